@@ -1,0 +1,64 @@
+# Developer's doors. Every target sets up .venv by itself: from nothing, and again when pyproject.toml has changed.
+# One environment with the extras `dev` and `bench` serves all of them, although `demo` needs the base install alone.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long test-all check lint types imports bench format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## See a stream join at work
+	@$(BIN)/watersmeet demo
+
+test: $(READY) ## Run the fast tests
+	@$(BIN)/pytest --timeout=300
+
+test-long: $(READY) ## Run what `make test` leaves out: long tests, and property tests with many more examples
+	@WATERSMEET_HYPOTHESIS_PROFILE=long $(BIN)/pytest --timeout=1800 -m "long or hypothesis"
+
+test-all: ## Run everything: `make test`, then `make test-long`
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-long
+
+check: ## Run format, lint, types, imports and the fast tests, as CI does
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory imports
+	@$(MAKE) --no-print-directory test
+
+lint: $(READY) ## Check format and lint (ruff)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(READY) ## Check types (mypy --strict)
+	@$(BIN)/mypy
+
+imports: $(READY) ## Check who imports whom (import-linter)
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(READY) ## Measure the kernels
+	@$(BIN)/watersmeet bench kernels
+
+format: $(READY) ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## Remove .venv, caches and build results
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamp is written last, so an interrupted set-up is taken up again.
+$(READY): pyproject.toml
+	@echo "setting up $(VENV) (a minute or two) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "watersmeet needs Python 3.11 or newer, $(PYTHON) is older or missing: name another, e.g. make PYTHON=python3.12 test" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --editable '.[dev,bench]'
+	@touch $@

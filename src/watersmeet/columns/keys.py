@@ -1,0 +1,170 @@
+"""Values to int64 keys, and a probing row's keys to the ranges it looks for on the other side.
+
+Design. An :class:`~watersmeet.spec.normal.Axis` says that ``left - right`` lies in a set of intervals. Both sides become
+int64 keys of one domain, so a row that probes looks for one closed key range per interval, and every structure and
+kernel downstream knows int64 only.
+
+Invariant: the ranges contain the key of every row that satisfies the axis. For exact domains they contain no other;
+for the rest (float arithmetic, hashes, text prefixes, numbers beyond 64 bits) they are widened, and the caller verifies
+the candidates with the predicate itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.values import Vector, evaluate, to_float
+from watersmeet.kernels import keys as kernels
+from watersmeet.kernels import text
+from watersmeet.spec.expression import Side
+from watersmeet.spec.intervals import Bound
+from watersmeet.spec.normal import Axis, KeyDomain
+from watersmeet.spec.typing import Schemas
+
+__all__ = ["KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges"]
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+LARGEST: Final = np.finfo(np.float64).max
+SLACK: Final = 8
+"""Units in the last place by which float bounds are widened: each of the few roundings on either side costs at most one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """For every probing row the closed range of stored keys it looks for; ``lo > hi`` is an empty range."""
+
+    lo: Int64s
+    hi: Int64s
+    empty: int
+
+
+def axis_values(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Vector:
+    """Return the values of one side of ``axis`` for some rows."""
+    expression = axis.left if side == "left" else axis.right
+    return evaluate(expression, lambda column: rows.column(rows.schema.get_field_index(column.name)), schemas)
+
+
+def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Bools | None:
+    """Return which rows have a value on ``axis``; None when all have. A row without one matches nothing."""
+    valid = axis_values(axis, side, rows, schemas).valid
+    return None if valid is None else np.broadcast_to(valid, (rows.num_rows,))
+
+
+def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Int64s:
+    """Return the keys of one side of ``axis``; a view of the column where that already holds them."""
+    vector = axis_values(axis, side, rows, schemas)
+    keys = _normalise(vector, axis.domain)
+    return np.ascontiguousarray(np.broadcast_to(keys, (rows.num_rows,)))
+
+
+def group_keys(keys: Sequence[Int64s]) -> Int64s:
+    """Return one key for several equalities: the key itself when there is one, a hash of all otherwise."""
+    combined = keys[0]
+    for key in keys[1:]:
+        combined = text.mix_hashes(combined, key)
+    return combined
+
+
+def key_ranges(axis: Axis, side: Side, keys: Int64s, group: Int64s | None = None) -> list[KeyRange]:
+    """Return the ranges of stored keys that rows of ``side`` with these ``keys`` look for, one per interval.
+
+    Ranges of one row are disjoint. ``keys`` are sorted (within each ``group``), and so are both ends of the ranges; for
+    an exact domain they may also come unsorted.
+    """
+    parts = [_stored_minus_probing(low, high, side) for low, high in axis.differences.parts]
+    if axis.domain.kind == "double_offset":
+        return _float_ranges(parts, keys, group)
+    return [_shifted(keys, low, high) for low, high in parts]
+
+
+def _stored_minus_probing(low: Bound, high: Bound, side: Side) -> tuple[Bound, Bound]:
+    """Turn bounds on ``left - right`` into bounds on ``stored - probing``."""
+    if side == "right":
+        return low, high
+    return (None if high is None else -high), (None if low is None else -low)
+
+
+def _shifted(keys: Int64s, low: Bound, high: Bound) -> KeyRange:
+    lo, hi = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    empty = kernels.shift_ranges(
+        keys, int(low or 0), low is not None, int(high or 0), high is not None, lo, hi
+    )
+    return KeyRange(lo, hi, empty)
+
+
+def _float_ranges(parts: list[tuple[Bound, Bound]], keys: Int64s, group: Int64s | None) -> list[KeyRange]:
+    """Bounds in floating point, widened; ranges of one row are cut so that they stay disjoint."""
+    values = _unordered(keys)
+    ranges: list[KeyRange] = []
+    previous: Int64s | None = None
+    for low, high in sorted(parts, key=lambda part: (part[0] is not None, part[0] or 0)):
+        lo = np.full(len(keys), INT64_MIN) if low is None else _float_bound(values, low, -1)
+        hi = np.full(len(keys), INT64_MAX) if high is None else _float_bound(values, high, +1)
+        kernels.make_monotone(group, lo, hi)  # rounding may have moved neighbours past each other
+        if previous is not None:
+            lo = np.maximum(lo, np.where(previous == INT64_MAX, INT64_MAX, previous + 1))
+        previous = hi if previous is None else np.maximum(hi, previous)
+        ranges.append(KeyRange(lo, hi, int(np.count_nonzero(lo > hi))))
+    return ranges
+
+
+def _float_bound(values: npt.NDArray[np.float64], offset: Fraction, direction: int) -> Int64s:
+    """Return the keys of ``values + offset``, moved outwards by the slack."""
+    shift = float(offset)
+    finite = np.clip(values, -LARGEST, LARGEST)  # keeps NaN
+    with np.errstate(all="ignore"):
+        slack = SLACK * np.spacing(np.maximum(np.abs(finite), abs(shift)))
+        bound = finite + shift + direction * slack
+    # An infinite value plus anything is itself; only towards the other infinity does the widening reach finite numbers.
+    bound = np.where(values == direction * np.inf, values, bound)
+    return kernels.order_bits(bound.view(np.int64))
+
+
+def _unordered(keys: Int64s) -> npt.NDArray[np.float64]:
+    """Undo ``order_bits``."""
+    return (keys ^ ((keys >> 63) & INT64_MAX)).view(np.float64)
+
+
+def _normalise(vector: Vector, domain: KeyDomain) -> Int64s:
+    match domain.kind:
+        case "integer":
+            return _scaled_integers(vector, domain.scale)
+        case "double_order" | "double_offset":
+            return kernels.order_bits(np.atleast_1d(to_float(vector)).view(np.int64))
+    offsets, data = _text_buffers(vector.data)
+    return text.hash_strings(offsets, data) if domain.kind == "hash" else text.prefix_strings(offsets, data)
+
+
+def _scaled_integers(vector: Vector, scale: int) -> Int64s:
+    """Return the integers at ``scale``. The planner has made sure that they fit; null rows may hold anything."""
+    data = np.asarray(vector.data)
+    if data.dtype == bool:
+        return data.astype(np.int64)
+    factor = 10 ** (scale - vector.type.scale)
+    if data.dtype == object:
+        return np.clip(data * factor, INT64_MIN, INT64_MAX).astype(np.int64)
+    return data if factor == 1 else data * np.int64(factor)
+
+
+def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return the offsets and bytes of text, whatever its Arrow layout."""
+    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+        array = array.cast(pa.large_binary())
+    wide = pa.types.is_large_binary(array.type)
+    _, offsets, data = array.buffers()
+    if offsets is None or len(array) == 0:
+        return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
+    positions = np.frombuffer(offsets, np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
+    return positions, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+

@@ -1,0 +1,38 @@
+"""A join in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from watersmeet.spec.expression import Side
+from watersmeet.spec.normal import Axis
+from watersmeet.window.plan import JoinPlan
+from watersmeet.window.stream_window import StreamWindow
+
+__all__ = ["explain_join"]
+
+
+def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, StreamWindow]) -> str:
+    """Return what is indexed, what is verified afterwards, which structure was chosen and why."""
+    lines = [f"join on {plan.predicate}", f"  {plan.window}", f"  topology {topology}, structure {plan.structure}", "can be indexed:"]
+    lines += [f"  {_axis(axis, is_time=number == plan.time)}" for number, axis in enumerate(plan.axes)] or ["  nothing"]
+    lines.append("verified on every candidate:")
+    verified = [f"  {plan.residual}"] if plan.residual is not None else []
+    lines += verified or ["  nothing beyond the axes above that are not part of the order chosen"]
+    for side, predicate in plan.filters.items():
+        if predicate is not None:
+            lines.append(f"filtered on arrival, {side}: {predicate}")
+    for side, window in windows.items():
+        lines.append(f"{side} window: {window.rows:,} rows in {len(window.segments)} subwindow(s)")
+        if window.segments:
+            newest = window.segments[-1].choice
+            lines.append(f"  newest subwindow: {newest.structure}; {newest.reason}")
+        else:
+            lines.append("  order and structure are chosen when the first rows arrive")
+    return "\n".join(lines)
+
+
+def _axis(axis: Axis, *, is_time: bool) -> str:
+    kind = "time window" if is_time else "equality" if axis.is_equality else "band" if axis.differences.is_band else "comparison"
+    exact = "exact" if axis.domain.is_exact else "widened, then verified"
+    return f"{kind}: {axis} ({exact})"

@@ -1,0 +1,128 @@
+"""Arithmetic on keys: order-preserving bits of floats, and ranges that saturate instead of wrapping around."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.kernels.compile import kernel
+
+__all__ = ["keep_pairs_in_count_window", "keep_pairs_in_ranges", "make_monotone", "order_bits", "shift_ranges"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Float64s = npt.NDArray[np.float64]
+
+INT64_MIN = np.int64(-(2**63))
+INT64_MAX = np.int64(2**63 - 1)
+
+
+@kernel
+def order_bits(bits: Int64s) -> Int64s:
+    """Return float64 bit patterns as integers in the floats' order (negative numbers have their other bits flipped).
+
+    Zeros become one zero and NaNs one NaN, above infinity, as Spark orders them.
+    """
+    result = np.empty(len(bits), np.int64)
+    for i in range(len(bits)):
+        b = bits[i]
+        size = b & INT64_MAX
+        if size == 0:
+            b = np.int64(0)
+        elif size > np.int64(0x7FF0000000000000):
+            b = np.int64(0x7FF8000000000000)
+        result[i] = b ^ ((b >> 63) & INT64_MAX)
+    return result
+
+
+@kernel
+def shift_ranges(
+    key: Int64s, low: int, has_low: bool, high: int, has_high: bool, lo: Int64s, hi: Int64s
+) -> int:
+    """Write ``[key + low, key + high]``, cut to int64, to ``lo`` and ``hi``; return how many ranges are empty.
+
+    An empty range (beyond the last int64) is written as ``lo > hi``.
+    """
+    empty = 0
+    for i in range(len(key)):
+        k = key[i]
+        a = INT64_MIN
+        b = INT64_MAX
+        if has_low:
+            a = k + low
+            if low > 0 and a < k:
+                a = INT64_MAX
+                b = INT64_MIN
+                empty += 1
+            elif low < 0 and a > k:
+                a = INT64_MIN
+        if has_high and a <= b:
+            b = k + high
+            if high < 0 and b > k:
+                a = INT64_MAX
+                b = INT64_MIN
+                empty += 1
+            elif high > 0 and b < k:
+                b = INT64_MAX
+        lo[i] = a
+        hi[i] = b
+    return empty
+
+
+@kernel
+def keep_pairs_in_ranges(who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]) -> int:
+    """Clear ``keep[i]`` unless stored row ``row[i]``'s key lies in probing row ``who[i]``'s range; return how many are kept."""
+    kept = 0
+    for i in range(len(who)):
+        k = key[row[i]]
+        w = who[i]
+        keep[i] &= (lo[w] <= k) & (k <= hi[w])
+        kept += keep[i]
+    return kept
+
+
+@kernel
+def keep_pairs_in_count_window(
+    who: Int32s,
+    row: Int32s,
+    stored_sequence: Int64s,
+    stored_length: int,
+    seen: Int64s,
+    newest: int,
+    newest_seen: Int64s,
+    newest_rank: Int64s,
+    probing_sequence: Int64s,
+    probing_length: int,
+    keep: npt.NDArray[np.bool_],
+) -> int:
+    """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
+
+    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. Stored rows numbered ``newest``
+    and above came in the same batch as the probing rows and may be the later ones; for them ``newest_seen`` tells how
+    many rows of the probing stream had arrived before (``newest_rank`` maps a number to its place there).
+    """
+    kept = 0
+    for i in range(len(who)):
+        s = stored_sequence[row[i]]
+        w = who[i]
+        if s < seen[w]:
+            inside = seen[w] - s <= stored_length
+        else:
+            inside = newest_seen[newest_rank[s - newest]] - probing_sequence[w] <= probing_length
+        keep[i] &= inside
+        kept += keep[i]
+    return kept
+
+
+@kernel
+def make_monotone(group: Int64s | None, lo: Int64s, hi: Int64s) -> None:
+    """Widen ranges so that within a group both ends are non-decreasing."""
+    n = len(lo)
+    for i in range(1, n):
+        if group is not None and group[i] != group[i - 1]:
+            continue
+        hi[i] = max(hi[i], hi[i - 1])
+    for i in range(n - 2, -1, -1):
+        if group is not None and group[i] != group[i + 1]:
+            continue
+        lo[i] = min(lo[i], lo[i + 1])

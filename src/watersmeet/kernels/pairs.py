@@ -1,0 +1,62 @@
+"""Work on index pairs: sort them into chunks, keep those that passed a check."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.kernels.compile import kernel
+
+__all__ = ["compress_pairs", "split_pairs"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+@kernel
+def split_pairs(who: Int32s, row: Int32s, starts: Int64s) -> tuple[Int64s, Int32s, Int32s]:
+    """Order pairs by the chunk that ``row`` lies in; return where each chunk's pairs end, and rows counted from its start."""
+    n = len(row)
+    chunks = len(starts) - 1
+    chunk = np.empty(n, np.int32)
+    ends = np.zeros(chunks, np.int64)
+    for i in range(n):
+        low = 0
+        high = chunks
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if starts[middle] <= row[i]:
+                low = middle
+            else:
+                high = middle
+        chunk[i] = low
+        ends[low] += 1
+    place = np.empty(chunks, np.int64)
+    total = 0
+    for c in range(chunks):
+        place[c] = total
+        total += ends[c]
+        ends[c] = total
+    split_who = np.empty(n, np.int32)
+    split_row = np.empty(n, np.int32)
+    for i in range(n):
+        c = chunk[i]
+        at = place[c]
+        place[c] = at + 1
+        split_who[at] = who[i]
+        split_row[at] = row[i] - starts[c]
+    return ends, split_who, split_row
+
+
+@kernel
+def compress_pairs(who: Int32s, row: Int32s, keep: npt.NDArray[np.bool_], kept: int) -> tuple[Int32s, Int32s]:
+    """Return the ``kept`` pairs whose flag is set."""
+    kept_who = np.empty(kept, np.int32)
+    kept_row = np.empty(kept, np.int32)
+    o = 0
+    for i in range(len(who)):
+        if keep[i]:
+            kept_who[o] = who[i]
+            kept_row[o] = row[i]
+            o += 1
+    return kept_who, kept_row

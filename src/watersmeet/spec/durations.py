@@ -1,0 +1,82 @@
+"""Durations: Spark-style interval text (``"1 hour 30 minutes"``) or ``timedelta``, exact to the microsecond."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+
+__all__ = ["format_duration", "parse_duration"]
+
+MICROSECONDS: Final[dict[str, int]] = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+
+
+def parse_duration(given: str | timedelta) -> timedelta:
+    """Return ``given`` as a ``timedelta``.
+
+    Examples
+    --------
+    >>> parse_duration("1 hour 30 minutes")
+    datetime.timedelta(seconds=5400)
+    """
+    if isinstance(given, timedelta):
+        return given
+    if isinstance(given, str):
+        total = _microseconds(given)
+        if total is not None:
+            try:
+                return timedelta(microseconds=total)
+            except OverflowError:
+                pass
+    raise SpecificationError(
+        explain_refusal(
+            f"the duration {given!r}",
+            "a datetime.timedelta, or numbers with units, from microseconds to weeks; months and years have no fixed length",
+            'write for example "10 minutes", "250 milliseconds" or "1 hour 30 minutes"',
+        )
+    )
+
+
+def format_duration(duration: timedelta) -> str:
+    """Return ``duration`` as text that :func:`parse_duration` reads back, in the largest units that fit."""
+    rest = duration // timedelta(microseconds=1)
+    if rest < 0:
+        return f"{rest} microseconds"
+    parts = []
+    for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):
+        count, rest = divmod(rest, MICROSECONDS[unit])
+        if count:
+            parts.append(f"{count} {unit}{'s' if count != 1 else ''}")
+    return " ".join(parts) or "0 seconds"
+
+
+def _microseconds(text: str) -> int | None:
+    """Return the number of microseconds that ``text`` names, or None when it names none."""
+    body = text.strip()
+    if body.lower().startswith("interval "):
+        body = body[len("interval ") :]
+    total, position = Decimal(0), 0
+    while match := _PART.match(body, position):
+        unit = match[2].lower().removesuffix("s")
+        if unit not in MICROSECONDS:
+            return None
+        try:
+            total += Decimal(match[1]) * MICROSECONDS[unit]
+        except InvalidOperation:
+            return None
+        position = match.end()
+    if position == 0 or body[position:].strip() or total != total.to_integral_value():
+        return None
+    return int(total)

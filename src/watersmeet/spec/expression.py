@@ -1,0 +1,302 @@
+"""The join predicate as a value: a small tree of frozen, hashable nodes.
+
+Both ways of writing a predicate, the functions in :mod:`watersmeet.spec.predicates` and Spark SQL text, end in these
+nodes, and end in *equal* nodes when they say the same thing: ``BETWEEN`` is two comparisons, ``IN`` is a disjunction of
+equalities, nested ``AND``/``OR`` are flattened. So every later stage knows one form only.
+
+A tree says nothing about types: those come from the schemas, see :mod:`watersmeet.spec.typing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Final, Literal
+
+__all__ = [
+    "And",
+    "Arithmetic",
+    "Boolean",
+    "Call",
+    "Cast",
+    "Column",
+    "Compare",
+    "Constant",
+    "Expression",
+    "IsNull",
+    "Negative",
+    "Not",
+    "Or",
+    "Predicate",
+    "Side",
+    "columns_of",
+    "conjunction",
+    "disjunction",
+    "sides_of",
+]
+
+ConstantKind = Literal["int", "decimal", "double", "string", "boolean", "null", "date", "timestamp", "interval"]
+ConstantValue = int | float | Decimal | str | bool | date | datetime | timedelta | None
+ArithmeticOperator = Literal["+", "-", "*", "/", "%"]
+CompareOperator = Literal["=", "!=", "<", "<=", ">", ">="]
+FunctionName = Literal["abs", "least", "greatest"]
+
+Side = str
+"""The stream a column belongs to: ``"left"`` or ``"right"``."""
+
+MIRRORED: Final[dict[CompareOperator, CompareOperator]] = {
+    "=": "=",
+    "!=": "!=",
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+}
+"""``a op b`` is ``b MIRRORED[op] a``."""
+
+NEGATED: Final[dict[CompareOperator, CompareOperator]] = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+"""``NOT (a op b)`` is ``a NEGATED[op] b``, also for nulls: both sides are then unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A value computed from the columns of a pair of rows."""
+
+    def children(self) -> tuple[Expression, ...]:
+        """Return the expressions this one is made of."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Expression):
+    """A column of one stream."""
+
+    side: Side
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.side}.{_quoted(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
+    """A constant. ``kind`` keeps ``1``, ``1.0`` and ``true`` apart, which Python calls equal."""
+
+    value: ConstantValue
+    kind: ConstantKind
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "null":
+                return "NULL"
+            case "string":
+                return "'" + str(self.value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+            case "boolean":
+                return str(self.value).upper()
+            case "date":
+                return f"DATE '{self.value}'"
+            case "timestamp":
+                return f"TIMESTAMP '{self.value}'"
+            case "interval":
+                assert isinstance(self.value, timedelta)
+                return f"INTERVAL {self.value // timedelta(microseconds=1)} MICROSECONDS"
+            case "double":
+                return f"{self.value!r}D"
+            case _:
+                return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Expression):
+    """``left operator right``."""
+
+    operator: ArithmeticOperator
+    left: Expression
+    right: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.left, self.right
+
+    def __str__(self) -> str:
+        return f"({self.left} {self.operator} {self.right})"
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Expression):
+    """``-operand``."""
+
+    operand: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def __str__(self) -> str:
+        return f"(- {self.operand})"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """One of the few functions a predicate may call."""
+
+    function: FunctionName
+    arguments: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+    def __str__(self) -> str:
+        return f"{self.function.upper()}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """``CAST(operand AS target)``; ``target`` is a Spark type name in lower case, such as ``decimal(10,2)``."""
+
+    operand: Expression
+    target: str
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def __str__(self) -> str:
+        return f"CAST({self.operand} AS {self.target.upper()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Expression):
+    """An expression that is true, false or unknown for a pair of rows; combine with ``&``, ``|`` and ``~``."""
+
+    def __and__(self, other: Predicate) -> Predicate:
+        if not isinstance(other, Predicate):
+            return NotImplemented
+        return conjunction(self, other)
+
+    def __or__(self, other: Predicate) -> Predicate:
+        if not isinstance(other, Predicate):
+            return NotImplemented
+        return disjunction(self, other)
+
+    def __invert__(self) -> Predicate:
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        message = "a predicate has no truth value of its own: combine predicates with &, | and ~ instead of and, or, not"
+        raise TypeError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Predicate):
+    """``left operator right``: unknown when either side is null; NaN equals NaN and is the largest number."""
+
+    operator: CompareOperator
+    left: Expression
+    right: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.left, self.right
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """``operand IS NULL``: never unknown."""
+
+    operand: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def __str__(self) -> str:
+        return f"{self.operand} IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean(Predicate):
+    """A boolean column or constant standing as a predicate."""
+
+    operand: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def __str__(self) -> str:
+        return str(self.operand)
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """``NOT operand``."""
+
+    operand: Predicate
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.operand,)
+
+    def __str__(self) -> str:
+        return f"NOT ({self.operand})"
+
+
+@dataclass(frozen=True, slots=True)
+class And(Predicate):
+    """All of ``terms``; build with :func:`conjunction`, which flattens."""
+
+    terms: tuple[Predicate, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.terms
+
+    def __str__(self) -> str:
+        return " AND ".join(f"({term})" if isinstance(term, Or) else str(term) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Predicate):
+    """Any of ``terms``; build with :func:`disjunction`, which flattens."""
+
+    terms: tuple[Predicate, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.terms
+
+    def __str__(self) -> str:
+        return " OR ".join(f"({term})" if isinstance(term, And) else str(term) for term in self.terms)
+
+
+def conjunction(*terms: Predicate) -> Predicate:
+    """Return ``terms[0] AND terms[1] AND …`` as one flat node."""
+    flat = tuple(inner for term in terms for inner in (term.terms if isinstance(term, And) else (term,)))
+    return flat[0] if len(flat) == 1 else And(flat)
+
+
+def disjunction(*terms: Predicate) -> Predicate:
+    """Return ``terms[0] OR terms[1] OR …`` as one flat node."""
+    flat = tuple(inner for term in terms for inner in (term.terms if isinstance(term, Or) else (term,)))
+    return flat[0] if len(flat) == 1 else Or(flat)
+
+
+def columns_of(expression: Expression) -> Iterator[Column]:
+    """Yield every column the expression reads, repeats included."""
+    if isinstance(expression, Column):
+        yield expression
+    for child in expression.children():
+        yield from columns_of(child)
+
+
+def sides_of(expression: Expression) -> frozenset[Side]:
+    """Return the streams the expression reads."""
+    return frozenset(column.side for column in columns_of(expression))
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"

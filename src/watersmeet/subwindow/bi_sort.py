@@ -1,0 +1,120 @@
+"""BI-Sort: a sorted main array with an index, and an insertion buffer (PanJoin, section III-D).
+
+Design. Rows lie in sorted *runs*. The first and largest is the paper's main array; the others together are its insertion
+buffer. Every run has an index of each sixteenth key. A probe's answer is a range of positions in each run.
+
+Departures. The paper's buffer is unsorted and scanned, since its tuples may come one by one; here a batch arrives sorted,
+so the buffer is a few sorted runs, searched like the main array. A batch is merged with the last run as long as that is
+less than ``RATIO`` times its size, so runs shrink by that factor from one to the next.
+
+Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
+Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs, and
+a probe searches each once. Memory: 12 bytes a row (key, row number), a sixteenth of a key for the index, 8 more with groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from watersmeet.kernels import sorted_run
+from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes, Ranges
+
+__all__ = ["BiSort"]
+
+RATIO: Final = 8
+PADDING: Final = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """``size`` sorted keys and their rows; key and group arrays are padded by one block."""
+
+    key: Int64s
+    row: Int32s
+    group: Int64s | None
+    size: int
+    index: Int64s
+    group_index: Int64s | None
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.key, self.row, self.group, self.index, self.group_index)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+class BiSort:
+    """Sorted runs; see the module's header."""
+
+    supports_groups: ClassVar[bool] = True
+
+    def __init__(self, capacity: int, predecessor: BiSort | None = None) -> None:
+        del capacity, predecessor  # runs are allocated as they are needed, and nothing is learnt from earlier rows
+        self._runs: list[_Run] = []
+
+    def insert(self, entries: Entries) -> None:
+        if len(entries) == 0:
+            return
+        run = _padded(entries)
+        while self._runs and self._runs[-1].size < RATIO * run.size:
+            run = _merged(self._runs.pop(), run)
+        self._runs.append(run)
+
+    def probe(self, probes: Probes) -> list[Matches]:
+        found: list[Matches] = []
+        for run in self._runs:
+            start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
+            count = sorted_run.find_ranges(
+                run.key, run.group, run.size, run.index, run.group_index, probes.lo, probes.hi, probes.group, start, end
+            )
+            if count:
+                found.append(Ranges(start, end, count, probes.who, run.row))
+        return found
+
+    def seal(self) -> None:
+        while len(self._runs) > 1:
+            run = self._runs.pop()
+            self._runs.append(_merged(self._runs.pop(), run))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self._runs)
+
+    @property
+    def run_sizes(self) -> list[int]:
+        """Sizes of the main array and of the buffer's runs."""
+        return [run.size for run in self._runs]
+
+    def snapshot(self) -> Entries:
+        if not self._runs:
+            return Entries(np.empty(0, np.int64), np.empty(0, np.int32))
+        whole = self._runs[0]
+        for run in self._runs[1:]:
+            whole = _merged(whole, run)
+        group = None if whole.group is None else whole.group[: whole.size]
+        return Entries(whole.key[: whole.size], whole.row, group)
+
+
+def _padded(entries: Entries) -> _Run:
+    """Return a batch as a run."""
+    n = len(entries)
+    padding = np.full(sorted_run.BLOCK, PADDING)
+    key = np.concatenate((entries.key, padding))
+    group = None if entries.group is None else np.concatenate((entries.group, padding))
+    return _indexed(key, entries.row, group, n)
+
+
+def _merged(a: _Run, b: _Run) -> _Run:
+    n = a.size + b.size
+    key = np.empty(n + sorted_run.BLOCK, np.int64)
+    row = np.empty(n, np.int32)
+    group = None if a.group is None else np.empty(n + sorted_run.BLOCK, np.int64)
+    sorted_run.merge_runs(a.key, a.row, a.group, a.size, b.key, b.row, b.group, b.size, key, row, group)
+    return _indexed(key, row, group, n)
+
+
+def _indexed(key: Int64s, row: Int32s, group: Int64s | None, size: int) -> _Run:
+    group_index = None if group is None else sorted_run.sample_run(group, size)
+    return _Run(key, row, group, size, sorted_run.sample_run(key, size), group_index)

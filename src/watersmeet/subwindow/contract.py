@@ -1,0 +1,123 @@
+"""What a subwindow structure must do.
+
+A subwindow is one slice of one stream's window. It knows *keys*, never columns: every row is an int64 key (see
+:mod:`watersmeet.columns.keys`) and a row number inside the subwindow. A probe is a closed range ``[lo, hi]`` of keys.
+
+Batch mode is the only mode (PanJoin, section III-E): entries come sorted by key and probes sorted by their lower end,
+so that every structure walks forward through itself once per batch.
+
+Grouped keys. An equality together with a band is one order, ``(group, key)``: ``group`` is the equality's key. Only
+structures with ``supports_groups`` are ever given one; for the others the caller checks the equality afterwards.
+
+Invariant: ``probe`` gives exactly the rows whose key lies in a probe's range (and whose group equals the probe's),
+each once. Time, sequence numbers and every other condition are the caller's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.kernels import sorted_run
+
+__all__ = ["Entries", "Int32s", "Int64s", "Matches", "Pairs", "Probes", "Ranges", "Subwindow", "count_matches", "pairs_of"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Rows to store: ``key`` and ``row`` have one element per row, sorted by ``(group, key)``."""
+
+    key: Int64s
+    row: Int32s
+    group: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Ranges to look for, ``lo`` and ``hi`` inclusive; ``who`` says which row of the probing batch asks.
+
+    Within a group both ``lo`` and ``hi`` are non-decreasing. A range with ``lo > hi`` is empty.
+    """
+
+    lo: Int64s
+    hi: Int64s
+    who: Int32s
+    group: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Matches as index pairs: probing row ``who[i]`` meets stored row ``row[i]``."""
+
+    who: Int32s
+    row: Int32s
+
+    @property
+    def count(self) -> int:
+        return len(self.who)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Matches as ranges: probe ``i`` meets ``row[start[i]:end[i]]``. Counting them costs nothing per match."""
+
+    start: Int64s
+    end: Int64s
+    count: int
+    who: Int32s
+    row: Int32s
+
+
+Matches = Ranges | Pairs
+
+
+def pairs_of(matches: Matches) -> Pairs:
+    """Return ``matches`` as index pairs."""
+    if isinstance(matches, Pairs):
+        return matches
+    who, row = sorted_run.expand_ranges(matches.start, matches.end, matches.count, matches.who, matches.row)
+    return Pairs(who, row)
+
+
+def count_matches(found: list[Matches]) -> int:
+    """Return how many pairs ``found`` stands for."""
+    return sum(matches.count for matches in found)
+
+
+class Subwindow(Protocol):
+    """The contract of ``scan``, ``hash``, ``rap_table``, ``wib_tree`` and ``bi_sort``."""
+
+    supports_groups: ClassVar[bool]
+
+    def insert(self, entries: Entries) -> None:
+        """Store a sorted batch. The caller never inserts more than the capacity the structure was made for."""
+        ...
+
+    def probe(self, probes: Probes) -> list[Matches]:
+        """Return all matches of a sorted batch of probes, in any order, each exactly once."""
+        ...
+
+    def seal(self) -> None:
+        """Take note that no row will be inserted any more; compact what can be compacted."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        ...
+
+    def snapshot(self) -> Entries:
+        """Return every stored row, sorted: the one form from which any structure can be rebuilt by ``insert``."""
+        ...

@@ -1,0 +1,77 @@
+"""Scan: rows as they come, and a nested loop over all of them.
+
+The papers' baseline and our naive structure: too simple to be wrong, so the other structures can be held against it.
+Rows are appended to two arrays that grow geometrically. No order, no index, no memory beyond the rows.
+
+Cost. Insert: a copy. Probe: stored * probes comparisons (vectorised and cache-blocked,
+:mod:`watersmeet.kernels.scan`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from watersmeet.kernels import scan, sorted_run
+from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
+
+__all__ = ["Scan", "sorted_entries"]
+
+FIRST_ROWS = 1024
+
+
+def sorted_entries(key: Int64s, row: Int32s) -> Entries:
+    """Return unsorted rows as sorted entries."""
+    order = sorted_run.sort_keys(key, np.arange(len(key), dtype=np.int32))
+    return Entries(key[order], row[order])
+
+
+class Scan:
+    """An unsorted subwindow that answers by comparing everything with everything.
+
+    Parameters
+    ----------
+    capacity
+        The most rows that will ever be inserted.
+    predecessor
+        The subwindow before this one; a scan has nothing to learn from it.
+    """
+
+    supports_groups: ClassVar[bool] = False
+
+    def __init__(self, capacity: int, predecessor: Scan | None = None) -> None:  # noqa: ARG002 -- the shared signature
+        rows = max(1, min(capacity, FIRST_ROWS))
+        self._key = np.empty(rows, np.int64)
+        self._row = np.empty(rows, np.int32)
+        self._size = 0
+
+    def insert(self, entries: Entries) -> None:
+        """Append a batch."""
+        self._key = scan.reserve(self._key, self._size, len(entries))
+        self._row = scan.reserve(self._row, self._size, len(entries))
+        end = self._size + len(entries)
+        self._key[self._size : end] = entries.key
+        self._row[self._size : end] = entries.row
+        self._size = end
+
+    def probe(self, probes: Probes) -> list[Matches]:
+        """Return all matches of a batch of probes."""
+        if not self._size or not len(probes):
+            return []
+        pairs = scan.nested_loop(self._key[: self._size], self._row[: self._size], probes.lo, probes.hi, probes.who)
+        return [Pairs(*pairs)]
+
+    def seal(self) -> None:
+        """Give back the room left for growth."""
+        self._key = self._key[: self._size].copy()
+        self._row = self._row[: self._size].copy()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._key.nbytes + self._row.nbytes
+
+    def snapshot(self) -> Entries:
+        """Return every stored row, sorted."""
+        return sorted_entries(self._key[: self._size], self._row[: self._size])

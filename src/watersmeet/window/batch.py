@@ -1,0 +1,113 @@
+"""A batch of one stream's rows with its keys: computed when first asked for, sorted once per order, then kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.keys import KeyRange, axis_keys, group_keys, key_ranges
+from watersmeet.kernels.sorted_run import sort_keys
+from watersmeet.spec.expression import Side
+from watersmeet.subwindow.choose import IndexOrder
+from watersmeet.subwindow.contract import Entries, Probes
+from watersmeet.window.plan import JoinPlan
+
+__all__ = ["Arrival", "KeyedBatch", "SortedKeys"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+LOWEST = np.int64(-(2**63))
+HIGHEST = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Count windows: each row's number in its own stream, and how many rows of the other stream came before it."""
+
+    sequence: Int64s
+    seen: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class SortedKeys:
+    """A batch's keys in one order; ``row`` is where each stands in the batch."""
+
+    row: Int32s
+    key: Int64s
+    group: Int64s | None
+
+
+@dataclass(slots=True)
+class KeyedBatch:
+    """Rows that can match (no null on any axis, not late, passing their side's filter) and their keys."""
+
+    plan: JoinPlan
+    side: Side
+    rows: pa.RecordBatch
+    arrival: Arrival | None = None
+    _keys: dict[int, Int64s] = field(default_factory=dict)
+    _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
+    _ranges: dict[int, list[KeyRange]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def key(self, axis: int) -> Int64s:
+        """Return the batch's keys on an axis, in the batch's order."""
+        if axis not in self._keys:
+            self._keys[axis] = axis_keys(self.plan.axes[axis], self.side, self.rows, self.plan.schemas)
+        return self._keys[axis]
+
+    def ranges(self, axis: int) -> list[KeyRange]:
+        """Return what the rows look for on an exact axis, in the batch's order."""
+        if axis not in self._ranges:
+            self._ranges[axis] = key_ranges(self.plan.axes[axis], self.side, self.key(axis))
+        return self._ranges[axis]
+
+    def sorted(self, order: IndexOrder) -> SortedKeys:
+        """Return the batch in an order: by group, then key."""
+        if order not in self._sorted:
+            self._sorted[order] = self._sort(order)
+        return self._sorted[order]
+
+    def entries(self, order: IndexOrder, first_row: int) -> Entries:
+        """Return the batch as rows to store; its first row gets the number ``first_row``."""
+        keys = self.sorted(order)
+        return Entries(keys.key, keys.row + np.int32(first_row) if first_row else keys.row, keys.group)
+
+    def probes(self, order: IndexOrder) -> list[Probes]:
+        """Return what the batch looks for in a subwindow of the other stream, one set of probes per interval."""
+        keys = self.sorted(order)
+        if order.key is None:
+            if not order.group:
+                return [Probes(np.full(len(self), LOWEST), np.full(len(self), HIGHEST), keys.row)]
+            return [Probes(keys.key, keys.key, keys.row)]
+        found = []
+        for wanted in key_ranges(self.plan.axes[order.key], self.side, keys.key, keys.group):
+            if wanted.empty == 0:
+                found.append(Probes(wanted.lo, wanted.hi, keys.row, keys.group))
+            elif wanted.empty < len(self):
+                some = wanted.lo <= wanted.hi
+                group = None if keys.group is None else keys.group[some]
+                found.append(Probes(wanted.lo[some], wanted.hi[some], keys.row[some], group))
+        return found
+
+    def _sort(self, order: IndexOrder) -> SortedKeys:
+        row = np.arange(len(self), dtype=np.int32)
+        if order.key is None and not order.group:
+            return SortedKeys(row, np.zeros(len(self), np.int64), None)
+        group = group_keys([self.key(axis) for axis in order.group]) if order.group else None
+        if order.key is None:
+            assert group is not None
+            row = sort_keys(group, row)
+            return SortedKeys(row, group[row], None)
+        key = self.key(order.key)
+        row = sort_keys(key, row)
+        if group is not None:
+            row = sort_keys(group, row)
+            group = group[row]
+        return SortedKeys(row, key[row], group)

@@ -1,0 +1,112 @@
+"""Everything about a join that is decided before the first row: checked types, the normal form, the time axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from typing import Final
+
+import pyarrow as pa
+
+from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
+from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
+from watersmeet.spec.intervals import IntervalSet
+from watersmeet.spec.normal import Axis, KeyDomain, normal_form
+from watersmeet.spec.typing import check_predicate, type_of
+from watersmeet.spec.window import CountWindow, TimeWindow, Window
+from watersmeet.subwindow.choose import Structure, check_structure
+
+__all__ = ["OTHER_SIDE", "JoinPlan", "plan_join"]
+
+OTHER_SIDE: Final[dict[Side, Side]] = {"left": "right", "right": "left"}
+MICRO_SCALE: Final = 6
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join, checked and taken apart. ``axes`` are the predicate's, then the time window's."""
+
+    schemas: dict[Side, pa.Schema]
+    predicate: Predicate
+    window: Window
+    structure: Structure
+    axes: tuple[Axis, ...]
+    time: int | None
+    """Number of the time window's axis among ``axes``; None for a count window."""
+    arrival: Axis | None
+    """The axis of a count window's ``order_by`` columns."""
+    filters: dict[Side, Predicate | None]
+    residual: Predicate | None
+
+    def time_units(self, duration: timedelta) -> int:
+        """Return ``duration`` in the units of the time axis' keys."""
+        assert self.time is not None
+        return int((duration // timedelta(microseconds=1)) * 10 ** (self.axes[self.time].domain.scale - MICRO_SCALE))
+
+    def length(self, side: Side) -> int:
+        """Return how long a row of ``side`` stays: in units of the time axis, or in rows."""
+        own = self.window.left if side == "left" else self.window.right
+        return own if isinstance(own, int) else self.time_units(own)
+
+
+def plan_join(
+    left: pa.Schema, right: pa.Schema, predicate: Predicate, window: Window, structure: Structure
+) -> JoinPlan:
+    """Check the join and return its plan; nothing else in the library checks specifications."""
+    check_structure(structure)
+    schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
+    if not sides_of(predicate) <= set(schemas):
+        raise SpecificationError(
+            explain_refusal(
+                f"the predicate reads streams {', '.join(sorted(sides_of(predicate)))}", "left and right", "write left.x and right.x"
+            )
+        )
+    check_predicate(predicate, schemas)
+    form = normal_form(predicate, schemas)
+    axes, time, arrival = form.axes, None, None
+    if isinstance(window, TimeWindow):
+        axes, time = (*axes, _time_axis(window, schemas)), len(axes)
+    elif window.order_by is not None:
+        arrival = _arrival_axis(window, schemas)
+    filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
+    return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual)
+
+
+def _time_axis(window: TimeWindow, schemas: dict[Side, pa.Schema]) -> Axis:
+    """Return the window as a band on the timestamps: ``left.ts - right.ts`` lies in ``[-left, right]``."""
+    columns = {"left": Column("left", window.left_ts), "right": Column("right", window.right_ts)}
+    scale = MICRO_SCALE
+    for column in columns.values():
+        its_type = type_of(column, schemas)
+        if its_type.kind != "timestamp":
+            raise ColumnTypeError(
+                explain_refusal(
+                    f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
+                    "timestamps, of any unit, with or without a zone",
+                    f'cast the column, for example with pyarrow.compute.cast({column.name}, pyarrow.timestamp("us")), or use count_window',
+                )
+            )
+        scale = max(scale, its_type.scale)
+    unit = 10 ** (scale - MICRO_SCALE)
+    reach = [Fraction(length // timedelta(microseconds=1) * unit) for length in (window.left, window.right)]
+    differences = IntervalSet(((-reach[0], reach[1]),), Fraction(1))
+    return Axis(columns["left"], columns["right"], KeyDomain("integer", scale), differences, required=True)
+
+
+def _arrival_axis(window: CountWindow, schemas: dict[Side, pa.Schema]) -> Axis:
+    """Return the axis on which rows of both streams are put in one order of arrival."""
+    assert window.order_by is not None
+    comparison = Compare("<", Column("left", window.order_by), Column("right", window.order_by))
+    check_predicate(comparison, schemas)
+    axes = normal_form(comparison, schemas).axes
+    if len(axes) != 1 or not axes[0].domain.is_exact:
+        types = " and ".join(str(schemas[side].field(window.order_by).type) for side in schemas)
+        raise ColumnTypeError(
+            explain_refusal(
+                f"order_by={window.order_by!r} names columns of type {types}",
+                "numbers of at most 64 bits, dates, timestamps",
+                "order by a timestamp or a sequence number",
+            )
+        )
+    return axes[0]

@@ -1,0 +1,101 @@
+"""One link of a window's chain: an index over some rows, the rows themselves, and the smallest and largest of what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.subwindow.choose import Choice
+from watersmeet.subwindow.contract import Matches, Pairs, Probes, Ranges, Subwindow, pairs_of
+from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.payload import Payload
+
+__all__ = ["Extent", "Segment"]
+
+Int64s = npt.NDArray[np.int64]
+
+CANDIDATES_AT_ONCE = 1 << 22
+"""Index pairs that are held before they are verified: bounds memory when a predicate is hardly selective."""
+
+
+@dataclass(slots=True)
+class Extent:
+    """The smallest and the largest of some numbers."""
+
+    low: int = 2**63 - 1
+    high: int = -(2**63)
+
+    def include(self, numbers: Int64s) -> None:
+        self.low = min(self.low, int(numbers.min()))
+        self.high = max(self.high, int(numbers.max()))
+
+
+@dataclass(slots=True)
+class Segment:
+    """A subwindow with its rows. ``place`` spans timestamps (time windows) or sequence numbers (count windows)."""
+
+    choice: Choice
+    index: Subwindow
+    capacity: int
+    payload: Payload = field(default_factory=Payload)
+    place: Extent = field(default_factory=Extent)
+    keys: Extent = field(default_factory=Extent)
+
+    @property
+    def rows(self) -> int:
+        return self.payload.rows
+
+    def insert(self, batch: KeyedBatch, place: Int64s) -> None:
+        """Store a batch (not empty)."""
+        entries = batch.entries(self.choice.order, self.rows)
+        self.index.insert(entries)
+        if entries.group is None:
+            self.keys.low = min(self.keys.low, int(entries.key[0]))
+            self.keys.high = max(self.keys.high, int(entries.key[-1]))
+        self.place.include(place)
+        self.payload.append(batch.rows, None if batch.arrival is None else batch.arrival.sequence)
+
+    def seal(self) -> None:
+        self.index.seal()
+        self.payload.seal()
+
+    def probe(self, batch: KeyedBatch) -> Iterator[Pairs]:
+        """Yield the candidates that the index finds, never very many at once."""
+        order = self.choice.order
+        for probes in batch.probes(order):
+            if probes.group is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
+                continue
+            for part in _portions(probes, self.rows) if order.key is None and not order.group else (probes,):
+                for matches in self.index.probe(part):
+                    yield from _expanded(matches)
+
+    @property
+    def nbytes(self) -> int:
+        return self.index.nbytes + self.payload.nbytes
+
+
+def _portions(probes: Probes, rows: int) -> Iterator[Probes]:
+    """Cut probes that each meet every one of ``rows`` rows into portions of a bounded number of candidates."""
+    step = max(1, CANDIDATES_AT_ONCE // max(rows, 1))
+    for begin in range(0, len(probes), step):
+        part = slice(begin, begin + step)
+        yield Probes(probes.lo[part], probes.hi[part], probes.who[part])
+
+
+def _expanded(matches: Matches) -> Iterator[Pairs]:
+    """Yield matches as index pairs, a bounded number at once."""
+    if isinstance(matches, Pairs) or matches.count <= CANDIDATES_AT_ONCE:
+        yield pairs_of(matches)
+        return
+    totals = np.cumsum(matches.end - matches.start)
+    cuts = np.searchsorted(totals, np.arange(CANDIDATES_AT_ONCE, matches.count, CANDIDATES_AT_ONCE), "right").tolist()
+    borders = [0, *cuts, len(totals)]
+    for begin, end in zip(borders, borders[1:], strict=False):
+        if end > begin:
+            before = int(totals[begin - 1]) if begin else 0
+            part = slice(begin, end)
+            count = int(totals[end - 1]) - before
+            yield pairs_of(Ranges(matches.start[part], matches.end[part], count, matches.who[part], matches.row))

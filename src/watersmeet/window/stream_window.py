@@ -1,0 +1,288 @@
+"""One stream's sliding window: a chain of segments in the order of arrival (PanJoin, section III-A).
+
+- *create*: a segment begins when the newest one spans a quarter of the window (and is worth an index of its own), or is
+  full. How it is indexed is decided then, by :mod:`watersmeet.subwindow.choose`, from samples of both streams.
+- *insert*: new rows go to the newest segment only.
+- *probe*: a batch of the other stream looks into every segment that it can match; candidates are verified.
+- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows.
+
+Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a segment
+that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.keys import axis_keys
+from watersmeet.columns.values import is_true
+from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
+from watersmeet.kernels.pairs import compress_pairs
+from watersmeet.spec.expression import Column, Side
+from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create
+from watersmeet.subwindow.contract import Pairs
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.payload import Chunk, Payload
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.sample import key_fractions, sample_rows
+from watersmeet.window.segment import Segment
+
+__all__ = ["Match", "StreamWindow"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+SEGMENTS_PER_WINDOW: Final = 4
+"""More segments free memory sooner, but a probe searches each: four keep a window below 1.25 times its rows."""
+SMALLEST_SEGMENT: Final = 1 << 14
+LARGEST_SEGMENT: Final = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Verified pairs: row ``who[i]`` of the probing batch meets row ``row[i]`` of ``stored``."""
+
+    who: Int32s
+    stored: pa.RecordBatch
+    row: Int32s
+
+
+class StreamWindow:
+    """The window of one side of a join."""
+
+    def __init__(self, plan: JoinPlan, side: Side) -> None:
+        self.plan = plan
+        self.side = side
+        self.length = plan.length(side)
+        self.segments: deque[Segment] = deque()
+        self._newest: KeyedBatch | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.rows for segment in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(segment.nbytes for segment in self.segments)
+
+    def insert(self, batch: KeyedBatch, other: StreamWindow) -> None:
+        """Store a batch of this side's rows; ``other`` is sampled when a segment has to be created."""
+        self._newest = batch
+        if len(batch) == 0:
+            return
+        place = self._place(batch)
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or not self._has_room(segment, batch):
+            segment = self._create(batch, place, other)
+        segment.insert(batch, place)
+
+    def probe(self, batch: KeyedBatch) -> Iterator[Match]:
+        """Yield every stored row that meets a row of ``batch``, a batch of the other side."""
+        if len(batch) == 0:
+            return
+        for segment in self.segments:
+            inside = self._inside(segment, batch)
+            if inside is None:
+                continue
+            checks = self._checks(segment.choice.order, window_holds=inside)
+            for pairs in segment.probe(batch):
+                for chunk, who, row in segment.payload.split(pairs.who, pairs.row):
+                    found = self._verified(chunk, Pairs(who, row), batch, checks, window_holds=inside)
+                    if found.count:
+                        yield Match(found.who, chunk.rows, found.row)
+
+    def expire(self, before: int) -> None:
+        """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
+        while self.segments and self.segments[0].place.high < before:
+            self.segments.popleft()
+
+    def load(self, payloads: list[Payload]) -> None:
+        """Fill an empty window with saved rows, one segment for each payload."""
+        for payload in payloads:
+            (chunk,) = payload.chunks
+            # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
+            arrival = None if chunk.sequence is None else Arrival(chunk.sequence, chunk.sequence)
+            batch = KeyedBatch(self.plan, self.side, chunk.rows, arrival)
+            place = self._place(batch)
+            self._create(batch, place, self).insert(batch, place)
+
+    # --- create -----------------------------------------------------------------------------------------------------
+
+    def _place(self, batch: KeyedBatch) -> Int64s:
+        """Return what the window is measured in: timestamps or sequence numbers."""
+        if self.plan.time is not None:
+            return batch.key(self.plan.time)
+        assert batch.arrival is not None
+        return batch.arrival.sequence
+
+    def _has_room(self, segment: Segment, batch: KeyedBatch) -> bool:
+        if segment.rows + len(batch) > segment.capacity:
+            return False
+        if segment.rows < SMALLEST_SEGMENT:
+            return True
+        return segment.place.high - segment.place.low < self.length // SEGMENTS_PER_WINDOW
+
+    def _create(self, batch: KeyedBatch, place: Int64s, other: StreamWindow) -> Segment:
+        predecessor = self.segments[-1] if self.segments else None
+        if predecessor is not None:
+            predecessor.seal()
+        choice = self._choose(batch, place, other)
+        capacity = self._capacity(len(batch), choice, predecessor)
+        index = create(choice, capacity, None if predecessor is None else predecessor.index)
+        segment = Segment(choice, index, capacity)
+        self.segments.append(segment)
+        return segment
+
+    def _capacity(self, batch_rows: int, choice: Choice, predecessor: Segment | None) -> int:
+        """Return how many rows the next segment may hold: structures with a fixed table are made for that many."""
+        if choice.structure in ("bi_sort", "scan"):
+            return max(LARGEST_SEGMENT, batch_rows)
+        if self.plan.time is None:
+            expected = max(SMALLEST_SEGMENT, self.length // SEGMENTS_PER_WINDOW)
+        elif predecessor is None:
+            expected = 4 * SMALLEST_SEGMENT
+        else:  # rows of the last quarter of the window, or twice as many if those did not reach that far
+            short = predecessor.place.high - predecessor.place.low < self.length // SEGMENTS_PER_WINDOW
+            expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
+        return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
+
+    def _choose(self, batch: KeyedBatch, place: Int64s, other: StreamWindow) -> Choice:
+        """Ask for a decision, with what samples of both streams show."""
+        plan = self.plan
+        own = sample_rows(batch.rows)
+        opposite = other.sample()
+        fractions = {
+            number: key_fractions(axis, self.side, own, opposite, plan.schemas) for number, axis in enumerate(plan.axes)
+        }
+        if plan.time is not None:
+            reach = plan.length("left") + plan.length("right")
+            fractions[plan.time] = min(1.0, reach / max(1, self._expected_span(len(batch), place)))
+        return choose(
+            plan.structure,
+            plan.axes,
+            plan.time,
+            fractions,
+            len(batch),
+            max(self.rows, len(batch)),
+            growing_keys=self._is_growing(batch),
+        )
+
+    def _expected_span(self, rows: int, place: Int64s) -> int:
+        """Return how much time a segment that begins with this batch will probably span."""
+        span = int(place.max()) - int(place.min())
+        return max(span, self.length // SEGMENTS_PER_WINDOW, span * SMALLEST_SEGMENT // rows)
+
+    def _is_growing(self, batch: KeyedBatch) -> bool:
+        """Tell whether the batch's keys lie above nearly all of the last segment's."""
+        if not self.segments:
+            return False
+        last = self.segments[-1]
+        if last.choice.order.key is None:
+            return False
+        tenth = (last.keys.high - last.keys.low) // 10
+        return int(batch.key(last.choice.order.key).min()) > last.keys.high - tenth
+
+    def sample(self) -> pa.RecordBatch | None:
+        """Return some of the newest rows, or None when none has come yet."""
+        if self._newest is not None and len(self._newest):
+            return sample_rows(self._newest.rows)
+        return sample_rows(self.segments[-1].payload.chunks[-1].rows) if self.segments else None
+
+    # --- verify -----------------------------------------------------------------------------------------------------
+
+    def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
+        """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
+        low, high = segment.place.low, segment.place.high
+        if self.plan.time is not None:
+            (wanted,) = batch.ranges(self.plan.time)
+            if high < int(wanted.lo.min()) or low > int(wanted.hi.max()):
+                return None
+            return low >= int(wanted.lo.max()) and high <= int(wanted.hi.min())
+        assert batch.arrival is not None
+        seen = batch.arrival.seen
+        if high < int(seen.min()) - self.length:
+            return None
+        return high < int(seen.min()) and low >= int(seen.max()) - self.length
+
+    def _checks(self, order: IndexOrder, *, window_holds: bool) -> list[int]:
+        """Return the axes that must be checked on candidates: those required and not enforced by the order itself."""
+        enforced = {order.key} | (set(order.group) if len(order.group) == 1 else set())
+        if window_holds:
+            enforced.add(self.plan.time)
+        return [number for number, axis in enumerate(self.plan.axes) if axis.required and number not in enforced]
+
+    def _verified(
+        self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch, checks: list[int], *, window_holds: bool
+    ) -> Pairs:
+        """Return the candidates that satisfy the rest of the predicate and the window."""
+        for axis in checks:
+            pairs = self._in_ranges(chunk, pairs, batch, axis)
+        if self.plan.time is None and not window_holds:
+            pairs = self._in_count_window(chunk, pairs, batch)
+        if self.plan.residual is not None and pairs.count:
+            pairs = self._satisfying(chunk, pairs, batch)
+        return pairs
+
+    def _in_ranges(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch, axis: int) -> Pairs:
+        if axis not in chunk.keys:
+            chunk.keys[axis] = axis_keys(self.plan.axes[axis], self.side, chunk.rows, self.plan.schemas)
+        keep = np.zeros(pairs.count, bool)
+        for wanted in batch.ranges(axis):
+            in_part = np.ones(pairs.count, bool)
+            keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, chunk.keys[axis], in_part)
+            keep |= in_part
+        return _kept(pairs, keep, int(np.count_nonzero(keep)))
+
+    def _in_count_window(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
+        assert chunk.sequence is not None
+        assert batch.arrival is not None
+        newest, newest_seen, newest_rank = self._newest_arrivals()
+        keep = np.ones(pairs.count, bool)
+        kept = keep_pairs_in_count_window(
+            pairs.who,
+            pairs.row,
+            chunk.sequence,
+            self.length,
+            batch.arrival.seen,
+            newest,
+            newest_seen,
+            newest_rank,
+            batch.arrival.sequence,
+            self.plan.length(OTHER_SIDE[self.side]),
+            keep,
+        )
+        return _kept(pairs, keep, kept)
+
+    def _newest_arrivals(self) -> tuple[int, Int64s, Int64s]:
+        """Return for the rows of the present push: the first number, what each had seen, and where each number stands."""
+        arrival = None if self._newest is None else self._newest.arrival
+        if arrival is None or len(arrival.sequence) == 0:
+            return 2**62, np.zeros(0, np.int64), np.zeros(0, np.int64)
+        first = int(arrival.sequence.min())
+        rank = np.zeros(int(arrival.sequence.max()) - first + 1, np.int64)
+        rank[arrival.sequence - first] = np.arange(len(arrival.sequence))
+        return first, arrival.seen, rank
+
+    def _satisfying(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
+        assert self.plan.residual is not None
+        taken: dict[Column, pa.Array] = {}
+
+        def column(wanted: Column) -> pa.Array:
+            if wanted not in taken:
+                rows, at = (chunk.rows, pairs.row) if wanted.side == self.side else (batch.rows, pairs.who)
+                taken[wanted] = rows.column(rows.schema.get_field_index(wanted.name)).take(pa.array(at))
+            return taken[wanted]
+
+        keep = np.ascontiguousarray(is_true(self.plan.residual, column, self.plan.schemas, pairs.count))
+        return _kept(pairs, keep, int(np.count_nonzero(keep)))
+
+
+def _kept(pairs: Pairs, keep: npt.NDArray[np.bool_], kept: int) -> Pairs:
+    return pairs if kept == pairs.count else Pairs(*compress_pairs(pairs.who, pairs.row, keep, kept))
