@@ -8,22 +8,13 @@ is found once, by the right row.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Found", "Kang"]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Pairs found by a probing batch."""
-
-    probing: KeyedBatch
-    match: Match
+__all__ = ["Kang"]
 
 
 class Kang:
@@ -32,12 +23,11 @@ class Kang:
     def __init__(self, plan: JoinPlan) -> None:
         self.windows: dict[Side, StreamWindow] = {side: StreamWindow(plan, side) for side in OTHER_SIDE}
 
-    def push(self, left: KeyedBatch, right: KeyedBatch) -> Iterator[Found]:
-        """Join two batches that arrive together, left before right."""
+    def push(self, left: KeyedBatch, right: KeyedBatch) -> Iterator[tuple[KeyedBatch, list[Match]]]:
+        """Join two batches that arrive together, left before right; yield each with what it found."""
         for batch in (left, right):
             own, other = self.windows[batch.side], self.windows[OTHER_SIDE[batch.side]]
-            for match in other.probe(batch):
-                yield Found(batch, match)
+            yield batch, list(other.probe(batch))
             own.insert(batch, other)
 
     def expire(self, side: Side, before: int) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.explain import explain_join
 from watersmeet.engine.intake import Intake
-from watersmeet.engine.kang import Found, Kang
+from watersmeet.engine.kang import Kang
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
+from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import plan_join
+from watersmeet.window.stream_window import Match
 
 __all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "Topology"]
 
@@ -118,14 +121,16 @@ class StreamJoin:
                 explain_refusal("push() was called after finish()", "pushes before finish()", "build a new StreamJoin for further rows")
             )
         accepted = self._intake.accept(left, right)
-        pieces: list[pa.RecordBatch] = []
+        results: list[pa.Table] = []
         for part in accepted.slices:
-            pieces += [self._result(found) for found in self._topology.push(part.left, part.right)]
+            for probing, matches in self._topology.push(part.left, part.right):
+                if matches:
+                    results.append(self._result(probing, matches))
             for side, before in part.expire_before.items():
                 if before is not None:
                     self._topology.expire(side, before)
         self._intake.progress = accepted.progress
-        pairs = pa.Table.from_batches(pieces, self._schema)
+        pairs = pa.concat_tables(results) if results else self._schema.empty_table()
         self._pairs += pairs.num_rows
         return pairs
 
@@ -190,13 +195,13 @@ class StreamJoin:
             windows[side].load(payloads)
         return join
 
-    def _result(self, found: Found) -> pa.RecordBatch:
-        """Gather the columns of some pairs."""
-        match = found.match
-        probing = found.probing.rows.take(pa.array(match.who))
-        stored = match.stored.take(pa.array(match.row))
-        left, right = (probing, stored) if found.probing.side == "left" else (stored, probing)
-        return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=self._schema)
+    def _result(self, probing: KeyedBatch, matches: list[Match]) -> pa.Table:
+        """Gather the columns of the pairs that a batch found; stored rows stay in one chunk per place they came from."""
+        who = pa.array(np.concatenate([match.who for match in matches]))
+        new = pa.Table.from_batches([probing.rows.take(who)])
+        old = pa.Table.from_batches([match.stored.take(pa.array(match.row)) for match in matches])
+        left, right = (new, old) if probing.side == "left" else (old, new)
+        return pa.Table.from_arrays([*left.columns, *right.columns], schema=self._schema)
 
 
 def _result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:

@@ -1,17 +1,18 @@
 """Sorted runs: sort a batch, merge two runs, find ranges of keys, turn ranges into index pairs.
 
 A *run* is a sorted int64 array of ``size`` keys followed by ``BLOCK`` keys of padding (the largest int64), so that a
-block may be read whole at the end. Its *index* holds every ``BLOCK``-th key. An optional ``group`` array of the same
-length makes the order ``(group, key)``; it is ``None`` otherwise, and Numba then compiles the group code away.
+block may be read whole at the end; it begins on a cache line (:func:`empty_run`), and a block is one line. Its *index* holds
+the first key of every block. An optional ``group`` array of the same length makes the order ``(group, key)``; it is
+``None`` otherwise, and Numba then compiles the group code away.
 
 Cost. Finding a range is two steps (PanJoin, sections III-D and III-E):
 
-1. a rebounding search on the index, which walks forward with the sorted batch and stays in the cache, then
-2. one block of ``BLOCK`` keys (two cache lines), counted without a branch.
+1. a rebounding search on the index, which walks forward with the sorted batch, one cursor for each end of the range, then
+2. the one or two blocks in which the ends lie, counted without a branch.
 
-Step 1 runs for many probes before step 2 starts, so step 2 knows its addresses early and prefetches ``AHEAD`` probes
-ahead: the memory's latency is paid once for several probes instead of once for each. The upper end of a narrow range
-lies in the same block and costs nothing more.
+Step 1 runs ``AHEAD`` probes ahead of step 2 and prefetches what that will read, so the memory's latency is paid once for
+several probes, and while the index is searched. A range costs the same however many rows lie in it, and a narrow one needs
+a single cache line of the run.
 """
 
 from __future__ import annotations
@@ -21,16 +22,26 @@ import numpy.typing as npt
 
 from watersmeet.kernels.compile import kernel, prefetch
 
-__all__ = ["BLOCK", "expand_ranges", "find_ranges", "merge_runs", "sample_run", "sort_keys"]
+__all__ = ["BLOCK", "empty_run", "expand_ranges", "find_ranges", "merge_runs", "sample_run", "sort_keys"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-SHIFT = 4
+SHIFT = 3
 BLOCK = 1 << SHIFT
+"""Keys in a block: 8 of 8 bytes fill a cache line."""
+CACHE_LINE = 64
 AHEAD = 16
+LINEAR_STEPS = 32
 INT64_MAX = np.int64(2**63 - 1)
 DIGIT_BITS = 11
+
+
+def empty_run(size: int) -> Int64s:
+    """Return room for ``size`` keys and their padding, beginning on a cache line."""
+    raw = np.empty(size + BLOCK + CACHE_LINE // 8, np.int64)
+    first = (-raw.ctypes.data % CACHE_LINE) // raw.itemsize
+    return raw[first : first + size + BLOCK]
 
 
 @kernel
@@ -133,39 +144,38 @@ def sample_run(key: Int64s, size: int) -> Int64s:
 
 
 @kernel
-def _blocks_below(
-    index: Int64s, group_index: Int64s | None, bound: Int64s, group: Int64s | None, block: Int64s
-) -> None:
-    """Write to ``block`` the first position of the block in which each (sorted) bound's lower end lies."""
-    n = len(index)
-    p = 0  # index entries known to be below the bound
-    for q in range(len(bound)):
-        b = bound[q]
-        step = 1
-        # forward phase: double the step
-        while p + step <= n:
-            at = p + step - 1
-            if group_index is not None:
-                below = group_index[at] < group[q] or (group_index[at] == group[q] and index[at] < b)
-            else:
-                below = index[at] < b
-            if not below:
-                break
+def _before(key: Int64s, group: Int64s | None, at: int, bound_group: int, bound: int, inclusive: bool) -> bool:
+    """Tell whether entry ``at`` lies below the bound; ``inclusive``: or on it."""
+    if group is not None and group[at] != bound_group:
+        return group[at] < bound_group
+    return key[at] <= bound if inclusive else key[at] < bound
+
+
+@kernel
+def _first_not_before(
+    key: Int64s, group: Int64s | None, begin: int, bound_group: int, bound: int, inclusive: bool
+) -> int:
+    """Return the first entry from ``begin`` on that is not before the bound: the rebounding search.
+
+    Neighbours of a dense batch are a few steps apart, so it walks first; then the step is doubled and halved again.
+    """
+    n = len(key)
+    p = begin
+    walked = min(n, begin + LINEAR_STEPS)
+    while p < walked and _before(key, group, p, bound_group, bound, inclusive):
+        p += 1
+    if p < walked:
+        return p
+    step = 1
+    while p + step <= n and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+        p += step
+        step <<= 1
+    step >>= 1
+    while step > 0:
+        if p + step <= n and _before(key, group, p + step - 1, bound_group, bound, inclusive):
             p += step
-            step <<= 1
-        # backward phase: halve it
         step >>= 1
-        while step > 0:
-            at = p + step - 1
-            if at < n:
-                if group_index is not None:
-                    below = group_index[at] < group[q] or (group_index[at] == group[q] and index[at] < b)
-                else:
-                    below = index[at] < b
-                if below:
-                    p += step
-            step >>= 1
-        block[q] = (p - 1) << SHIFT if p > 0 else 0
+    return p
 
 
 @kernel
@@ -178,118 +188,65 @@ def find_ranges(
     lo: Int64s,
     hi: Int64s,
     probe_group: Int64s | None,
+    who: Int32s,
     start: Int64s,
     end: Int64s,
-) -> int:
-    """Write the half-open range of every probe to ``start`` and ``end``; return the number of matches."""
+    asking: Int32s,
+) -> tuple[int, int]:
+    """Write every probe's half-open range to ``start`` and ``end``; return how many there are, and how many matches.
+
+    Only ranges that are not empty are written, one behind the other; ``asking[i]`` is the ``who`` of range *i*.
+    """
     m = len(lo)
-    _blocks_below(index, group_index, lo, probe_group, start)
-    open_ended = 0
-    for q in range(m):
-        if q + AHEAD < m:
-            at = start[q + AHEAD]
-            prefetch(key, at)
-            prefetch(key, at + 8)
+    g = np.int64(0)
+    lower = 0
+    upper = 0
+    hits = 0
+    total = 0
+    for ahead in range(m + AHEAD):
+        if ahead < m:  # step 1, for a probe further on: its blocks are on their way when step 2 needs them
+            if probe_group is not None:
+                g = probe_group[ahead]
+            lower = _first_not_before(index, group_index, lower, g, lo[ahead], False)
+            upper = _first_not_before(index, group_index, max(lower, upper), g, hi[ahead], True)
+            first = max(lower - 1, 0) << SHIFT
+            last = max(upper - 1, 0) << SHIFT
+            prefetch(key, first)
+            prefetch(key, last)
             if group is not None:
-                prefetch(group, at)
-                prefetch(group, at + 8)
-        base = start[q]
-        block = key[base : base + BLOCK]
+                prefetch(group, first)
+                prefetch(group, last)
+            start[ahead] = first
+            end[ahead] = last
+        q = ahead - AHEAD
+        if q < 0:
+            continue
+        if probe_group is not None:
+            g = probe_group[q]
+        first = start[q]
+        last = end[q]
         a = lo[q]
         b = hi[q]
         below = 0
         up_to = 0
         if group is not None:
-            g = probe_group[q]
-            groups = group[base : base + BLOCK]
             for u in range(BLOCK):
-                below += (groups[u] < g) | ((groups[u] == g) & (block[u] < a))
-                up_to += (groups[u] < g) | ((groups[u] == g) & (block[u] <= b))
+                below += (group[first + u] < g) | ((group[first + u] == g) & (key[first + u] < a))
+                up_to += (group[last + u] < g) | ((group[last + u] == g) & (key[last + u] <= b))
         else:
             for u in range(BLOCK):
-                below += block[u] < a
-                up_to += block[u] <= b
-        start[q] = min(base + below, size)
-        if up_to == BLOCK and base + BLOCK < size:
-            end[q] = -1 - base  # continues in a later block: the block is kept for the second search
-            open_ended += 1
-        else:
-            end[q] = max(min(base + up_to, size), start[q])
-    if open_ended:
-        _close_ranges(key, group, size, index, group_index, hi, probe_group, end, start)
-    total = 0
-    for q in range(m):
-        total += end[q] - start[q]
-    return total
-
-
-@kernel
-def _close_ranges(
-    key: Int64s,
-    group: Int64s | None,
-    size: int,
-    index: Int64s,
-    group_index: Int64s | None,
-    hi: Int64s,
-    probe_group: Int64s | None,
-    end: Int64s,
-    start: Int64s,
-) -> None:
-    """Find the upper end of the ranges that leave their first block (``end < 0``), the same way as the lower."""
-    n = len(index)
-    m = len(hi)
-    p = 0  # index entries known to be at most the bound
-    for q in range(m):
-        if end[q] >= 0:
-            continue
-        p = max(p, ((-1 - end[q]) >> SHIFT) + 1)
-        b = hi[q]
-        step = 1
-        while p + step <= n:
-            at = p + step - 1
-            if group_index is not None:
-                below = group_index[at] < probe_group[q] or (group_index[at] == probe_group[q] and index[at] <= b)
-            else:
-                below = index[at] <= b
-            if not below:
-                break
-            p += step
-            step <<= 1
-        step >>= 1
-        while step > 0:
-            at = p + step - 1
-            if at < n:
-                if group_index is not None:
-                    below = group_index[at] < probe_group[q] or (group_index[at] == probe_group[q] and index[at] <= b)
-                else:
-                    below = index[at] <= b
-                if below:
-                    p += step
-            step >>= 1
-        end[q] = -1 - ((p - 1) << SHIFT)
-    for q in range(m):
-        if q + AHEAD < m and end[q + AHEAD] < 0:
-            at = -1 - end[q + AHEAD]
-            prefetch(key, at)
-            prefetch(key, at + 8)
-            if group is not None:
-                prefetch(group, at)
-                prefetch(group, at + 8)
-        if end[q] >= 0:
-            continue
-        base = -1 - end[q]
-        block = key[base : base + BLOCK]
-        b = hi[q]
-        up_to = 0
-        if group is not None:
-            g = probe_group[q]
-            groups = group[base : base + BLOCK]
-            for u in range(BLOCK):
-                up_to += (groups[u] < g) | ((groups[u] == g) & (block[u] <= b))
-        else:
-            for u in range(BLOCK):
-                up_to += block[u] <= b
-        end[q] = max(min(base + up_to, size), start[q])
+                below += key[first + u] < a
+                up_to += key[last + u] <= b
+        first = min(first + below, size)
+        last = min(last + up_to, size)
+        # Written always, kept only if not empty: no branch to mispredict where matches are rare.
+        start[hits] = first
+        end[hits] = last
+        asking[hits] = who[q]
+        matches = max(last - first, 0)
+        hits += matches > 0
+        total += matches
+    return hits, total
 
 
 @kernel
@@ -300,7 +257,10 @@ def expand_ranges(
     pair_who = np.empty(count, np.int32)
     pair_row = np.empty(count, np.int32)
     o = 0
-    for q in range(len(start)):
+    m = len(start)
+    for q in range(m):
+        if q + AHEAD < m:
+            prefetch(row, start[q + AHEAD])
         for j in range(start[q], end[q]):
             pair_who[o] = who[q]
             pair_row[o] = row[j]

@@ -1,7 +1,7 @@
 """BI-Sort: a sorted main array with an index, and an insertion buffer (PanJoin, section III-D).
 
 Design. Rows lie in sorted *runs*. The first and largest is the paper's main array; the others together are its insertion
-buffer. Every run has an index of each sixteenth key. A probe's answer is a range of positions in each run.
+buffer. Every run has an index of each eighth key. A probe's answer is a range of positions in each run.
 
 Departures. The paper's buffer is unsorted and scanned, since its tuples may come one by one; here a batch arrives sorted,
 so the buffer is a few sorted runs, searched like the main array. A batch is merged with the last run as long as that is
@@ -9,7 +9,7 @@ less than ``RATIO`` times its size, so runs shrink by that factor from one to th
 
 Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
 Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs, and
-a probe searches each once. Memory: 12 bytes a row (key, row number), a sixteenth of a key for the index, 8 more with groups.
+a probe searches each once. Memory: 12 bytes a row (key, row number), an eighth of a key for the index, 8 more with groups.
 """
 
 from __future__ import annotations
@@ -66,11 +66,23 @@ class BiSort:
         found: list[Matches] = []
         for run in self._runs:
             start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
-            count = sorted_run.find_ranges(
-                run.key, run.group, run.size, run.index, run.group_index, probes.lo, probes.hi, probes.group, start, end
+            who = np.empty(len(probes), np.int32)
+            hits, count = sorted_run.find_ranges(
+                run.key,
+                run.group,
+                run.size,
+                run.index,
+                run.group_index,
+                probes.lo,
+                probes.hi,
+                probes.group,
+                probes.who,
+                start,
+                end,
+                who,
             )
             if count:
-                found.append(Ranges(start, end, count, probes.who, run.row))
+                found.append(Ranges(start[:hits], end[:hits], count, who[:hits], run.row))
         return found
 
     def seal(self) -> None:
@@ -99,18 +111,22 @@ class BiSort:
 
 def _padded(entries: Entries) -> _Run:
     """Return a batch as a run."""
-    n = len(entries)
-    padding = np.full(sorted_run.BLOCK, PADDING)
-    key = np.concatenate((entries.key, padding))
-    group = None if entries.group is None else np.concatenate((entries.group, padding))
-    return _indexed(key, entries.row, group, n)
+    group = None if entries.group is None else _copied(entries.group)
+    return _indexed(_copied(entries.key), entries.row, group, len(entries))
+
+
+def _copied(keys: Int64s) -> Int64s:
+    run = sorted_run.empty_run(len(keys))
+    run[: len(keys)] = keys
+    run[len(keys) :] = PADDING
+    return run
 
 
 def _merged(a: _Run, b: _Run) -> _Run:
     n = a.size + b.size
-    key = np.empty(n + sorted_run.BLOCK, np.int64)
+    key = sorted_run.empty_run(n)
     row = np.empty(n, np.int32)
-    group = None if a.group is None else np.empty(n + sorted_run.BLOCK, np.int64)
+    group = None if a.group is None else sorted_run.empty_run(n)
     sorted_run.merge_runs(a.key, a.row, a.group, a.size, b.key, b.row, b.group, b.size, key, row, group)
     return _indexed(key, row, group, n)
 

@@ -71,7 +71,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Matches as ranges: probe ``i`` meets ``row[start[i]:end[i]]``. Counting them costs nothing per match."""
+    """Matches as ranges: probing row ``who[i]`` meets ``row[start[i]:end[i]]``. Counting costs nothing per match."""
 
     start: Int64s
     end: Int64s
