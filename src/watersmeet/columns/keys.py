@@ -1,8 +1,8 @@
 """Values to int64 keys, and a probing row's keys to the ranges it looks for on the other side.
 
-Design. An :class:`~watersmeet.spec.normal.Axis` says that ``left - right`` lies in a set of intervals. Both sides become
-int64 keys of one domain, so a row that probes looks for one closed key range per interval, and every structure and
-kernel downstream knows int64 only.
+Design. An :class:`~watersmeet.spec.normal.Axis` says that ``left - right`` lies in a set of intervals. Both sides
+become int64 keys of one domain, so a row that probes looks for one closed key range per interval, and every structure
+and kernel downstream knows int64 only.
 
 Invariant: the ranges contain the key of every row that satisfies the axis. For exact domains they contain no other;
 for the rest (float arithmetic, hashes, text prefixes, numbers beyond 64 bits) they are widened, and the caller verifies
@@ -37,7 +37,7 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 LARGEST: Final = np.finfo(np.float64).max
 SLACK: Final = 8
-"""Units in the last place by which float bounds are widened: each of the few roundings on either side costs at most one."""
+"""Units in the last place by which float bounds are widened: each of the few roundings costs at most one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,7 @@ def _stored_minus_probing(low: Bound, high: Bound, side: Side) -> tuple[Bound, B
 
 def _shifted(keys: Int64s, low: Bound, high: Bound) -> KeyRange:
     lo, hi = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    empty = kernels.shift_ranges(
-        keys, int(low or 0), low is not None, int(high or 0), high is not None, lo, hi
-    )
+    empty = kernels.shift_ranges(keys, int(low or 0), low is not None, int(high or 0), high is not None, lo, hi)
     return KeyRange(lo, hi, empty)
 
 
@@ -154,17 +152,20 @@ def _scaled_integers(vector: Vector, scale: int) -> Int64s:
     factor = 10 ** (scale - vector.type.scale)
     if data.dtype == object:
         return np.clip(data * factor, INT64_MIN, INT64_MAX).astype(np.int64)
-    return data if factor == 1 else data * np.int64(factor)
+    return np.asarray(data if factor == 1 else data * np.int64(factor), np.int64)
 
 
 def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return the offsets and bytes of text, whatever its Arrow layout."""
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array = array.cast(pa.large_binary())
-    wide = pa.types.is_large_binary(array.type)
     _, offsets, data = array.buffers()
     if offsets is None or len(array) == 0:
         return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
-    positions = np.frombuffer(offsets, np.int64 if wide else np.int32)[array.offset : array.offset + len(array) + 1]
+    part = slice(array.offset, array.offset + len(array) + 1)
+    positions: npt.NDArray[np.int32] | npt.NDArray[np.int64] = (
+        np.frombuffer(offsets, np.int64)[part]
+        if pa.types.is_large_binary(array.type)
+        else np.frombuffer(offsets, np.int32)[part]
+    )
     return positions, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-

@@ -1,9 +1,9 @@
 """Evaluates expressions on Arrow columns, batch-wise, with Spark's semantics.
 
-Exact kinds (integers, decimals, dates, timestamps, intervals) are integers with a scale. They are computed in int64 while
-the operands' ranges show that nothing can overflow, and as unbounded Python integers for the rare batch where something
-could, so a comparison is always exact. Floats follow IEEE arithmetic and Spark's order: NaN equals NaN and is the largest.
-Truth values follow Kleene's three-valued logic. Division by zero and a cast that does not fit give null.
+Exact kinds (integers, decimals, dates, timestamps, intervals) are integers with a scale. They are computed in int64
+while the operands' ranges show that nothing can overflow, and as unbounded Python integers for the rare batch where
+something could, so a comparison is always exact. Floats follow IEEE arithmetic and Spark's order: NaN equals NaN and is
+the largest. Truth values follow Kleene's three-valued logic. Division by zero and a cast that does not fit give null.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ __all__ = ["ColumnSource", "Vector", "evaluate", "is_true", "to_float", "vector_
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 ColumnSource = Callable[[Column], pa.Array]
+Text = pa.Array | pa.Scalar
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 EXACT_IN_DOUBLE: Final = 2**53
+EXACT_POWERS_OF_TEN: Final = 22
+"""10^22 is the largest power of ten that a double holds exactly."""
+INT64_DECIMAL_DIGITS: Final = 18
 MICROSECONDS_PER_DAY: Final = 86_400_000_000
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 INTEGER_LIMITS: Final = {3: 2**7, 5: 2**15, 10: 2**31, 20: 2**63}
@@ -65,6 +69,7 @@ class Vector:
 
     @property
     def is_text(self) -> bool:
+        """True for values that only Arrow computes with."""
         return self.type.kind in ("string", "binary")
 
 
@@ -78,7 +83,7 @@ def evaluate(expression: Expression, columns: ColumnSource, schemas: Schemas) ->
         case Negative(operand):
             inner = evaluate(operand, columns, schemas)
             if inner.type.is_exact:
-                return Vector(inner.type, _integers("-", np.int64(0), inner.data), inner.valid)
+                return Vector(inner.type, _integers("-", _scalar(0), inner.data), inner.valid)
             return Vector(inner.type, -inner.data, inner.valid)
         case Arithmetic(operator, a, b):
             target = type_of(expression, schemas)
@@ -98,7 +103,11 @@ def evaluate(expression: Expression, columns: ColumnSource, schemas: Schemas) ->
             return _compare(operator, evaluate(a, columns, schemas), evaluate(b, columns, schemas))
         case Boolean(operand):
             inner = evaluate(operand, columns, schemas)
-            return _unknown() if inner.type.kind == "null" else Vector(inner.type, np.asarray(inner.data, bool), inner.valid)
+            return (
+                _unknown()
+                if inner.type.kind == "null"
+                else Vector(inner.type, np.asarray(inner.data, bool), inner.valid)
+            )
         case Not(operand):
             inner = evaluate(operand, columns, schemas)
             return Vector(inner.type, ~inner.data, inner.valid)
@@ -177,8 +186,10 @@ def _decimal_integers(array: pa.Array) -> Array:
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), np.int64)
-    table = np.frombuffer(buffer, np.int64, count=(len(array) + array.offset) * words).reshape(-1, words)[array.offset :]
-    if array.type.precision <= 18:
+    table = np.frombuffer(buffer, np.int64, count=(len(array) + array.offset) * words).reshape(-1, words)[
+        array.offset :
+    ]
+    if array.type.precision <= INT64_DECIMAL_DIGITS:
         return np.ascontiguousarray(table[:, 0])
     total = table[:, words - 1].astype(object)
     for word in range(words - 2, -1, -1):
@@ -227,7 +238,7 @@ def _extent(data: Array) -> tuple[int, int]:
 def _integers(operator: str, a: Array, b: Array) -> Array:
     """Return ``a operator b``, exactly: in int64 when the operands' ranges allow it, else in Python integers."""
     a, b = np.asarray(a), np.asarray(b)
-    if a.dtype != object and b.dtype != object:
+    if object not in (a.dtype, b.dtype):
         (a_low, a_high), (b_low, b_high) = _extent(a), _extent(b)
         match operator:
             case "+":
@@ -261,7 +272,7 @@ def to_float(vector: Vector) -> npt.NDArray[np.float64]:
     low, high = _extent(data)
     if vector.type.scale == 0 and data.dtype != object:
         return data.astype(np.float64)
-    if data.dtype != object and max(-low, high) <= EXACT_IN_DOUBLE and vector.type.scale <= 22:
+    if data.dtype != object and max(-low, high) <= EXACT_IN_DOUBLE and vector.type.scale <= EXACT_POWERS_OF_TEN:
         return np.asarray(data / 10.0**vector.type.scale, np.float64)
     # True division of Python integers rounds correctly; two roundings in floating point would not.
     return np.asarray(data.astype(object) / 10**vector.type.scale, np.float64)
@@ -270,7 +281,9 @@ def to_float(vector: Vector) -> npt.NDArray[np.float64]:
 def _days_to_microseconds(vector: Vector) -> Vector:
     if vector.type.kind != "date":
         return vector
-    return Vector(ValueType("timestamp", 19, 6), _integers("*", vector.data, np.int64(MICROSECONDS_PER_DAY)), vector.valid)
+    return Vector(
+        ValueType("timestamp", 19, 6), _integers("*", vector.data, _scalar(MICROSECONDS_PER_DAY)), vector.valid
+    )
 
 
 def _arithmetic(operator: str, a: Vector, b: Vector, target: ValueType) -> Vector:
@@ -294,7 +307,7 @@ def _arithmetic(operator: str, a: Vector, b: Vector, target: ValueType) -> Vecto
         x, y = np.broadcast_arrays(np.asarray(x), np.asarray(y))
         nonzero = np.asarray(y != 0, bool)
         divisor = np.where(nonzero, y, 1)
-        if x.dtype == object or divisor.dtype == object:
+        if object in (x.dtype, divisor.dtype):
             x, divisor = x.astype(object), divisor.astype(object)
             rest = np.abs(x) % np.abs(divisor)
             rest = np.where(x < 0, -rest, rest)
@@ -341,7 +354,9 @@ def _cast(vector: Vector, target: ValueType) -> Vector:
         case "boolean":
             return Vector(target, np.asarray(data != 0, bool), vector.valid)
         case "double" | "float":
-            numbers = to_float(Vector(ValueType("int", 1), np.asarray(data, np.int64)) if source.kind == "boolean" else vector)
+            numbers = to_float(
+                Vector(ValueType("int", 1), np.asarray(data, np.int64)) if source.kind == "boolean" else vector
+            )
             return Vector(target, numbers if target.kind == "double" else numbers.astype(np.float32), vector.valid)
         case "timestamp":
             return Vector(target, _days_to_microseconds(vector).data, vector.valid) if source.kind == "date" else vector
@@ -441,7 +456,7 @@ def _comparable(a: Vector, b: Vector) -> tuple[Array, Array]:
     return np.asarray(x), np.asarray(y)
 
 
-def _compare_text(operator: CompareOperator, a: Any, b: Any) -> Bools:
+def _compare_text(operator: CompareOperator, a: Text, b: Text) -> Bools:
     arrays = [_plain_text(side) for side in (a, b)]
     result = _ARROW_COMPARE[operator](*arrays)
     if isinstance(result, pa.Scalar):
@@ -449,7 +464,7 @@ def _compare_text(operator: CompareOperator, a: Any, b: Any) -> Bools:
     return np.asarray(result.fill_null(False))  # noqa: FBT003
 
 
-def _plain_text(side: Any) -> Any:
+def _plain_text(side: Text) -> Text:
     """Cast text to the one layout Arrow compares with every other."""
     is_string = value_type(side.type) == ValueType("string")
     return side.cast(pa.large_string() if is_string else pa.large_binary())
@@ -464,7 +479,9 @@ def _choose(function: str, a: Vector, b: Vector, target: ValueType) -> Vector:
     take_a = take_a if a.valid is None else take_a & a.valid
     valid = None if a.valid is None or b.valid is None else a.valid | b.valid
     if a.is_text:
-        return Vector(target, pc.if_else(pa.array(np.atleast_1d(take_a)), _plain_text(a.data), _plain_text(b.data)), valid)
+        return Vector(
+            target, pc.if_else(pa.array(np.atleast_1d(take_a)), _plain_text(a.data), _plain_text(b.data)), valid
+        )
     x, y = _comparable(a, b)
     scale = max(a.type.scale, b.type.scale)
     return Vector(ValueType(target.kind, target.digits, scale), np.where(take_a, x, y), valid)

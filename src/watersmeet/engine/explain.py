@@ -14,7 +14,12 @@ __all__ = ["explain_join"]
 
 def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, StreamWindow]) -> str:
     """Return what is indexed, what is verified afterwards, which structure was chosen and why."""
-    lines = [f"join on {plan.predicate}", f"  {plan.window}", f"  topology {topology}, structure {plan.structure}", "can be indexed:"]
+    lines = [
+        f"join on {plan.predicate}",
+        f"  {plan.window}",
+        f"  topology {topology}, structure {plan.structure}",
+        "can be indexed:",
+    ]
     lines += [f"  {_axis(axis, is_time=number == plan.time)}" for number, axis in enumerate(plan.axes)] or ["  nothing"]
     lines.append("verified on every candidate:")
     verified = [f"  {plan.residual}"] if plan.residual is not None else []
@@ -33,6 +38,14 @@ def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, StreamWin
 
 
 def _axis(axis: Axis, *, is_time: bool) -> str:
-    kind = "time window" if is_time else "equality" if axis.is_equality else "band" if axis.differences.is_band else "comparison"
+    kind = (
+        "time window"
+        if is_time
+        else "equality"
+        if axis.is_equality
+        else "band"
+        if axis.differences.is_band
+        else "comparison"
+    )
     exact = "exact" if axis.domain.is_exact else "widened, then verified"
     return f"{kind}: {axis} ({exact})"

@@ -1,14 +1,15 @@
 """What happens to rows before they are joined: checks, lateness, order of arrival, time slices.
 
-The intake knows the streams' progress (largest timestamps, row counts) and nothing of windows. ``accept`` changes nothing;
-its result carries the new progress, which takes effect only when the caller commits it. So a refused push leaves no trace.
+The intake knows the streams' progress (largest timestamps, row counts) and nothing of windows. ``accept`` changes
+nothing; its result carries the new progress, which takes effect only when the caller commits it. So a refused push
+leaves no trace.
 
 Watermark. It is the smaller of both streams' largest timestamps, less the lateness, as of the *previous* push; a stream
-that has not delivered anything holds it back. A row behind it is late. Rows may be expired once the watermark *after* the push
-has passed them by the window's length.
+that has not delivered anything holds it back. A row behind it is late. Rows may be expired once the watermark *after*
+the push has passed them by the window's length.
 
-Time slices. A push that spans much more time than the window is cut into slices, joined in the order of time. Between slices
-rows expire, so however long a push is, the windows stay small, and a probe sees few rows outside its reach.
+Time slices. A push that spans much more time than the window is cut into slices, joined in the order of time. Between
+slices rows expire, so however long a push is, the windows stay small, and a probe sees few rows outside its reach.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
 ROWS_PER_SLICE: Final = 1 << 17
-NOTHING_SEEN: Final = None
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,13 @@ class Intake:
             keep = np.ones(batch.num_rows, bool)
             nulls[side] += self._drop_nulls(side, batch, keep)
             self._drop_filtered(side, batch, keep)
-            arrival = arrivals[side]
-            if not keep.all():
-                batch, arrival = _filtered(batch, keep), Arrival(arrival.sequence[keep], arrival.seen[keep])
-            batches[side] = KeyedBatch(self.plan, side, batch, arrival)
-        before = {side: progress.rows[side] - self.plan.length(side) for side in rows}
+            arrival = Arrival(arrivals[side].sequence[keep], arrivals[side].seen[keep])
+            batches[side] = KeyedBatch(self.plan, side, _filtered(batch, keep), arrival)
+        before: dict[Side, int | None] = {side: progress.rows[side] - self.plan.length(side) for side in rows}
         return Accepted(iter([Slice(batches["left"], batches["right"], before)]), replace(progress, null=nulls))
 
     def _arrivals(self, rows: dict[Side, pa.RecordBatch]) -> dict[Side, Arrival]:
-        """Number the rows of a push as they arrive: by ``order_by``, left before right, then as given."""
+        """Give the rows of a push their numbers: by ``order_by``, left before right, then as given."""
         first = self.progress.rows
         count = {side: batch.num_rows for side, batch in rows.items()}
         axis = self.plan.arrival
@@ -153,9 +151,8 @@ class Intake:
             nulls[side] += int(0 if valid is None else np.count_nonzero(~valid))
             nulls[side] += self._drop_nulls(side, batch, keep)
             self._drop_filtered(side, batch, keep)
-            whole = bool(keep.all())
-            kept[side] = batch if whole else _filtered(batch, keep)
-            times[side] = time if whole else time[keep]
+            kept[side] = _filtered(batch, keep)
+            times[side] = time if kept[side] is batch else time[keep]
         watermark = self._watermark(largest)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
         return Accepted(self._slices(kept, times, watermark), after)
@@ -179,8 +176,11 @@ class Intake:
             rows, times = _in_time_order(rows, times)
         cuts = {side: [0, *np.searchsorted(time, borders, "left").tolist(), len(time)] for side, time in times.items()}
         for number in range(len(borders) + 1):
-            parts = {side: batch.slice(cuts[side][number], cuts[side][number + 1] - cuts[side][number]) for side, batch in rows.items()}
-            # Rows still to come in this push are at or after the next border; rows of later pushes at or after the watermark.
+            parts = {
+                side: batch.slice(cuts[side][number], cuts[side][number + 1] - cuts[side][number])
+                for side, batch in rows.items()
+            }
+            # Rows to come in this push lie at or after the next border, those of later pushes after the watermark.
             bound = watermark
             if watermark is not None and number < len(borders):
                 bound = min(watermark, int(borders[number]))
@@ -198,7 +198,7 @@ class Intake:
         reach = max(1, self.plan.length("left") + self.plan.length("right"))
         windows = (int(together.max()) - int(together.min())) // reach
         count = min(len(together) // ROWS_PER_SLICE, windows)
-        if count < 2:
+        if count <= 1:
             return np.empty(0, np.int64)
         ranks = np.arange(1, count) * (len(together) // count)
         return np.unique(np.partition(together, ranks)[ranks])
@@ -224,7 +224,9 @@ class Intake:
         if not isinstance(table, pa.Table):
             raise SchemaError(
                 explain_refusal(
-                    f"{side}={type(table).__name__} was pushed", "a pyarrow.Table or RecordBatch, or None", "convert it, for example with pyarrow.table(…)"
+                    f"{side}={type(table).__name__} was pushed",
+                    "a pyarrow.Table or RecordBatch, or None",
+                    "convert it, for example with pyarrow.table(…)",
                 )
             )
         if not table.schema.equals(schema, check_metadata=False):
@@ -263,7 +265,8 @@ class Intake:
 
 
 def _filtered(batch: pa.RecordBatch, keep: Bools) -> pa.RecordBatch:
-    return batch.filter(pa.array(keep))
+    """Return the rows to keep: the batch itself when that is all."""
+    return batch if keep.all() else batch.filter(pa.array(keep))
 
 
 def _in_time_order(

@@ -1,9 +1,9 @@
 """A join's state as bytes: versioned, checked, and made of JSON and Arrow IPC only. Nothing in it is ever executed.
 
-Layout: ``MAGIC``, the format version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then three sections, each with its
-length before it (8 bytes): the specification and progress as JSON, the left rows and the right rows as Arrow IPC streams
-with one record batch per subwindow. The predicate is saved as SQL text and read like any other. Indexes are not saved:
-they are rebuilt, by whatever structure the join has, when the rows are loaded.
+Layout: ``MAGIC``, the format version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then three sections, each
+with its length before it (8 bytes): the specification and progress as JSON, the left rows and the right rows as Arrow
+IPC streams with one record batch per subwindow. The predicate is saved as SQL text and read like any other. Indexes
+are not saved: they are rebuilt, by whatever structure the join has, when the rows are loaded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import Progress
@@ -23,10 +24,9 @@ from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refus
 from watersmeet.spec.expression import Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
-from watersmeet.window.payload import Payload
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan, plan_join
 
-__all__ = ["Saved", "read_snapshot", "write_snapshot"]
+__all__ = ["Saved", "SavedSegment", "read_snapshot", "write_snapshot"]
 
 MAGIC: Final = b"watersmeet-state"
 VERSION: Final = 1
@@ -47,7 +47,11 @@ class Saved:
     progress: Progress
     pairs: int
     finished: bool
-    segments: dict[Side, list[Payload]]
+    segments: dict[Side, list[SavedSegment]]
+
+
+SavedSegment = tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]
+"""The rows of a subwindow, with their arrival numbers in a count window."""
 
 
 def write_snapshot(saved: Saved) -> bytes:
@@ -63,7 +67,9 @@ def write_snapshot(saved: Saved) -> bytes:
         "finished": saved.finished,
     }
     sections = [json.dumps(description).encode()]
-    sections += [_rows_to_ipc(plan.schemas[side], saved.segments[side], counted=plan.time is None) for side in OTHER_SIDE]
+    sections += [
+        _rows_to_ipc(plan.schemas[side], saved.segments[side], counted=plan.time is None) for side in OTHER_SIDE
+    ]
     body = b"".join(LENGTH.pack(len(section)) + section for section in sections)
     return HEADER.pack(MAGIC, VERSION, _digest(body)) + body
 
@@ -77,14 +83,16 @@ def read_snapshot(blob: bytes) -> Saved:
         window = _window_from_json(content["window"])
         counted = isinstance(window, CountWindow)
         schemas = {side: _without_sequence(reader.schema, counted=counted) for side, reader in rows.items()}
-        plan = plan_join(schemas["left"], schemas["right"], parse_predicate(content["on"]), window, content["structure"])
+        plan = plan_join(
+            schemas["left"], schemas["right"], parse_predicate(content["on"]), window, content["structure"]
+        )
         return Saved(
             plan,
             content["options"],
             Progress(**content["progress"]),
             content["pairs"],
             content["finished"],
-            {side: [_payload(batch, counted=counted) for batch in reader] for side, reader in rows.items()},
+            {side: [_segment(batch, counted=counted) for batch in reader] for side, reader in rows.items()},
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException, WatersmeetError) as error:
         raise _damaged(f"its content cannot be read ({type(error).__name__}: {error})") from error
@@ -131,15 +139,13 @@ def _damaged(why: str) -> SnapshotError:
     )
 
 
-def _rows_to_ipc(schema: pa.Schema, segments: list[Payload], *, counted: bool) -> bytes:
+def _rows_to_ipc(schema: pa.Schema, segments: list[SavedSegment], *, counted: bool) -> bytes:
     if counted:
         schema = schema.append(pa.field(SEQUENCE, pa.int64()))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
-        for payload in segments:
-            payload.seal()
-            chunk = payload.chunks[0]
-            columns = [*chunk.rows.columns, pa.array(chunk.sequence)] if counted else chunk.rows.columns
+        for rows, sequence in segments:
+            columns = [*rows.columns, pa.array(sequence)] if counted else rows.columns
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     return bytes(sink.getvalue())
 
@@ -148,14 +154,11 @@ def _without_sequence(schema: pa.Schema, *, counted: bool) -> pa.Schema:
     return schema.remove(len(schema) - 1) if counted else schema
 
 
-def _payload(batch: pa.RecordBatch, *, counted: bool) -> Payload:
-    payload = Payload()
-    if counted:
-        sequence = np.asarray(batch.column(batch.num_columns - 1)).astype(np.int64)
-        payload.append(batch.select(list(range(batch.num_columns - 1))), sequence)
-    else:
-        payload.append(batch, None)
-    return payload
+def _segment(batch: pa.RecordBatch, *, counted: bool) -> SavedSegment:
+    if not counted:
+        return batch, None
+    sequence = np.asarray(batch.column(batch.num_columns - 1)).astype(np.int64)
+    return batch.select(list(range(batch.num_columns - 1))), sequence
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:

@@ -44,31 +44,18 @@ class JoinMetrics:
     right_window_rows: int
     window_bytes: int
     watermark: int | None
-    """In the units of the timestamps (microseconds, or nanoseconds where a column has them); None before both streams began."""
+    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began."""
 
 
 class StreamJoin:
     """Joins two streams over sliding windows, in this process.
 
-    Parameters
-    ----------
-    left, right
-        Schemas of the two streams. Columns of any type travel along.
-    on
-        A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.…`` and ``right.…``.
-    window
-        ``time_window(…)`` or ``count_window(…)``.
-    how
-        ``"inner"``.
-    topology
-        ``"kang"``: one core, the three-step procedure.
-    structure
-        How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``, ``"wib_tree"`` or ``"bi_sort"``.
-        Every choice gives the same pairs.
-    cores
-        Threads to use; ``kang`` uses one.
-    late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+    Parameters ---------- left, right Schemas of the two streams. Columns of any type travel along. on A predicate
+    such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x``, ``right.y``. window
+    ``time_window(…)`` or ``count_window(…)``. how ``"inner"``. topology ``"kang"``: one core, the three-step
+    procedure. structure How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``,
+    ``"wib_tree"``, ``"bi_sort"``. Every choice gives the same pairs. cores Threads to use; ``kang`` uses one. late
+    ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
 
     Examples
     --------
@@ -118,7 +105,11 @@ class StreamJoin:
         """
         if self._finished:
             raise SpecificationError(
-                explain_refusal("push() was called after finish()", "pushes before finish()", "build a new StreamJoin for further rows")
+                explain_refusal(
+                    "push() was called after finish()",
+                    "pushes before finish()",
+                    "build a new StreamJoin for further rows",
+                )
             )
         accepted = self._intake.accept(left, right)
         results: list[pa.Table] = []
@@ -171,7 +162,7 @@ class StreamJoin:
                 progress=self._intake.progress,
                 pairs=self._pairs,
                 finished=self._finished,
-                segments={side: [segment.payload for segment in window.segments] for side, window in windows.items()},
+                segments={side: window.save() for side, window in windows.items()},
             )
         )
 
@@ -186,17 +177,18 @@ class StreamJoin:
             on=plan.predicate,
             window=plan.window,
             structure=plan.structure,
-            **saved.options,  # type: ignore[arg-type]  # names and values were checked by the reader and are again here
+            **saved.options,
         )
-        join._intake.progress = saved.progress  # noqa: SLF001 -- its own class
-        join._pairs, join._finished = saved.pairs, saved.finished  # noqa: SLF001
-        windows = join._topology.windows  # noqa: SLF001
-        for side, payloads in saved.segments.items():
-            windows[side].load(payloads)
+        join._intake.progress = saved.progress
+        join._pairs, join._finished = saved.pairs, saved.finished
+        windows = join._topology.windows
+        for side, segments in saved.segments.items():
+            for rows, sequence in segments:
+                windows[side].load(rows, sequence)
         return join
 
     def _result(self, probing: KeyedBatch, matches: list[Match]) -> pa.Table:
-        """Gather the columns of the pairs that a batch found; stored rows stay in one chunk per place they came from."""
+        """Gather the columns of the pairs that a batch found; stored rows stay in a chunk per place they came from."""
         who = pa.array(np.concatenate([match.who for match in matches]))
         new = pa.Table.from_batches([probing.rows.take(who)])
         old = pa.Table.from_batches([match.stored.take(pa.array(match.row)) for match in matches])
@@ -230,21 +222,29 @@ def _check_options(**given: str) -> None:
     for name, value in given.items():
         if value not in ALLOWED[name]:
             allowed = ", ".join(map(repr, ALLOWED[name]))
-            raise SpecificationError(explain_refusal(f"{name}={value!r}", allowed, f"leave {name} out, or give one of these"))
+            raise SpecificationError(
+                explain_refusal(f"{name}={value!r}", allowed, f"leave {name} out, or give one of these")
+            )
 
 
 def _check_arguments(left: object, right: object, on: object, window: object, cores: object) -> None:
     for name, schema in (("left", left), ("right", right)):
         if not isinstance(schema, pa.Schema):
-            raise SpecificationError(explain_refusal(f"{name}={type(schema).__name__}", "a pyarrow.Schema", f"give {name}=table.schema"))
+            raise SpecificationError(
+                explain_refusal(f"{name}={type(schema).__name__}", "a pyarrow.Schema", f"give {name}=table.schema")
+            )
     if not isinstance(on, str | Predicate):
         raise SpecificationError(
-            explain_refusal(f"on={type(on).__name__}", "a predicate or Spark SQL text", 'give for example on=wm.equal("key")')
+            explain_refusal(
+                f"on={type(on).__name__}", "a predicate or Spark SQL text", 'give for example on=wm.equal("key")'
+            )
         )
     if not isinstance(window, TimeWindow | CountWindow):
         raise SpecificationError(
             explain_refusal(
-                f"window={window!r}", "time_window(…) or count_window(…)", 'give for example window=wm.time_window("10 minutes", ts="ts")'
+                f"window={window!r}",
+                "time_window(…) or count_window(…)",
+                'give for example window=wm.time_window("10 minutes", ts="ts")',
             )
         )
     if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:

@@ -1,8 +1,8 @@
 """The one way a kernel is compiled.
 
 Flags: ``nogil`` (threads run kernels side by side), ``error_model="numpy"`` (no Python exceptions inside loops), never
-``fastmath`` (results must be exact). Compiled code is cached on disk: beside the source, or in the user's cache folder when
-the package is read-only. Where neither can be written the kernel is compiled in every process.
+``fastmath`` (results must be exact). Compiled code is cached on disk: beside the source, or in the user's cache folder
+when the package is read-only. Where neither can be written the kernel is compiled in every process.
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ def order_bits(bits: Int64s) -> Int64s:
 
 
 @kernel
-def shift_ranges(
-    key: Int64s, low: int, has_low: bool, high: int, has_high: bool, lo: Int64s, hi: Int64s
-) -> int:
+def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool, lo: Int64s, hi: Int64s) -> int:
     """Write ``[key + low, key + high]``, cut to int64, to ``lo`` and ``hi``; return how many ranges are empty.
 
     An empty range (beyond the last int64) is written as ``lo > hi``.
@@ -70,8 +68,10 @@ def shift_ranges(
 
 
 @kernel
-def keep_pairs_in_ranges(who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]) -> int:
-    """Clear ``keep[i]`` unless stored row ``row[i]``'s key lies in probing row ``who[i]``'s range; return how many are kept."""
+def keep_pairs_in_ranges(
+    who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]
+) -> int:
+    """Clear ``keep[i]`` unless row ``row[i]``'s key lies in the range of ``who[i]``; return how many are kept."""
     kept = 0
     for i in range(len(who)):
         k = key[row[i]]
@@ -97,9 +97,10 @@ def keep_pairs_in_count_window(
 ) -> int:
     """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
 
-    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. Stored rows numbered ``newest``
-    and above came in the same batch as the probing rows and may be the later ones; for them ``newest_seen`` tells how
-    many rows of the probing stream had arrived before (``newest_rank`` maps a number to its place there).
+    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. Stored rows numbered
+    ``newest`` and above came in the same batch as the probing rows and may be the later ones; for them
+    ``newest_seen`` tells how many rows of the probing stream had arrived before (``newest_rank`` maps a number to its
+    place there).
     """
     kept = 0
     for i in range(len(who)):

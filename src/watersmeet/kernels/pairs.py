@@ -15,7 +15,7 @@ Int64s = npt.NDArray[np.int64]
 
 @kernel
 def split_pairs(who: Int32s, row: Int32s, starts: Int64s) -> tuple[Int64s, Int32s, Int32s]:
-    """Order pairs by the chunk that ``row`` lies in; return where each chunk's pairs end, and rows counted from its start."""
+    """Order pairs by the chunk that ``row`` lies in; return where each chunk's pairs end, and the rows within it."""
     n = len(row)
     chunks = len(starts) - 1
     chunk = np.empty(n, np.int32)

@@ -1,18 +1,18 @@
 """Sorted runs: sort a batch, merge two runs, find ranges of keys, turn ranges into index pairs.
 
 A *run* is a sorted int64 array of ``size`` keys followed by ``BLOCK`` keys of padding (the largest int64), so that a
-block may be read whole at the end; it begins on a cache line (:func:`empty_run`), and a block is one line. Its *index* holds
-the first key of every block. An optional ``group`` array of the same length makes the order ``(group, key)``; it is
-``None`` otherwise, and Numba then compiles the group code away.
+block may be read whole at the end; it begins on a cache line (:func:`empty_run`), and a block is one line. Its
+*index* holds the first key of every block. An optional ``group`` array of the same length makes the order ``(group,
+key)``; it is ``None`` otherwise, and Numba then compiles the group code away.
 
 Cost. Finding a range is two steps (PanJoin, sections III-D and III-E):
 
-1. a rebounding search on the index, which walks forward with the sorted batch, one cursor for each end of the range, then
+1. a rebounding search on the index, which walks forward with the sorted batch, a cursor for each end of the range,
 2. the one or two blocks in which the ends lie, counted without a branch.
 
-Step 1 runs ``AHEAD`` probes ahead of step 2 and prefetches what that will read, so the memory's latency is paid once for
-several probes, and while the index is searched. A range costs the same however many rows lie in it, and a narrow one needs
-a single cache line of the run.
+Step 1 runs ``AHEAD`` probes ahead of step 2 and prefetches what that will read, so the memory's latency is paid once
+for several probes, and while the index is searched. A range costs the same however many rows lie in it, and a narrow
+one needs a single cache line of the run.
 """
 
 from __future__ import annotations
@@ -144,16 +144,16 @@ def sample_run(key: Int64s, size: int) -> Int64s:
 
 
 @kernel
-def _before(key: Int64s, group: Int64s | None, at: int, bound_group: int, bound: int, inclusive: bool) -> bool:
+def _before(key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, bound: int, inclusive: bool) -> bool:
     """Tell whether entry ``at`` lies below the bound; ``inclusive``: or on it."""
     if group is not None and group[at] != bound_group:
-        return group[at] < bound_group
-    return key[at] <= bound if inclusive else key[at] < bound
+        return bool(group[at] < bound_group)
+    return bool(key[at] <= bound) if inclusive else bool(key[at] < bound)
 
 
 @kernel
 def _first_not_before(
-    key: Int64s, group: Int64s | None, begin: int, bound_group: int, bound: int, inclusive: bool
+    key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: int, inclusive: bool
 ) -> int:
     """Return the first entry from ``begin`` on that is not before the bound: the rebounding search.
 
@@ -250,9 +250,7 @@ def find_ranges(
 
 
 @kernel
-def expand_ranges(
-    start: Int64s, end: Int64s, count: int, who: Int32s, row: Int32s
-) -> tuple[Int32s, Int32s]:
+def expand_ranges(start: Int64s, end: Int64s, count: int, who: Int32s, row: Int32s) -> tuple[Int32s, Int32s]:
     """Return the ``count`` index pairs that the ranges stand for."""
     pair_who = np.empty(count, np.int32)
     pair_row = np.empty(count, np.int32)

@@ -1,4 +1,4 @@
-"""Byte strings to int64: a hash for equality, the first eight bytes for order. ``data[offset[i]:offset[i+1]]`` is string *i*."""
+"""Strings to int64: a hash for equality, the first bytes for order. String *i* is ``data[offset[i]:offset[i+1]]``."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def parse_duration(given: str | timedelta) -> timedelta:
     raise SpecificationError(
         explain_refusal(
             f"the duration {given!r}",
-            "a datetime.timedelta, or numbers with units, from microseconds to weeks; months and years have no fixed length",
+            "a datetime.timedelta, or numbers with units from microseconds to weeks (a month has no fixed length)",
             'write for example "10 minutes", "250 milliseconds" or "1 hour 30 minutes"',
         )
     )

@@ -189,7 +189,9 @@ class Predicate(Expression):
         return Not(self)
 
     def __bool__(self) -> bool:
-        message = "a predicate has no truth value of its own: combine predicates with &, | and ~ instead of and, or, not"
+        message = (
+            "a predicate has no truth value of its own: combine predicates with &, | and ~ instead of and, or, not"
+        )
         raise TypeError(message)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal
@@ -48,7 +48,8 @@ from watersmeet.spec.typing import Schemas, ValueType, common_type, type_of
 __all__ = ["Axis", "KeyDomain", "NormalForm", "normal_form"]
 
 INT64_LIMIT: Final = 2**63
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+INT64_DIGITS: Final = 19
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_DAY: Final = timedelta(days=1)
 LEFT_THEN_RIGHT: Final = (frozenset({"left"}), frozenset({"right"}))
 
@@ -69,6 +70,7 @@ class KeyDomain:
 
     @property
     def is_exact(self) -> bool:
+        """True when keys decide by themselves whether a pair satisfies the axis."""
         return self.kind in ("integer", "double_order")
 
 
@@ -85,6 +87,7 @@ class Axis:
 
     @property
     def is_equality(self) -> bool:
+        """True when equal values have equal keys and nothing else is looked for."""
         return self.differences.is_zero and self.domain.kind != "double_offset"
 
     def __str__(self) -> str:
@@ -107,10 +110,12 @@ class NormalForm:
 
     @property
     def equalities(self) -> tuple[Axis, ...]:
+        """The axes that say ``left = right``."""
         return tuple(axis for axis in self.axes if axis.is_equality)
 
     @property
     def ranges(self) -> tuple[Axis, ...]:
+        """All other axes."""
         return tuple(axis for axis in self.axes if not axis.is_equality)
 
 
@@ -368,12 +373,11 @@ class _Planner:
 
     def _linear_date(self, expression: Arithmetic) -> tuple[dict[Expression, int], Fraction]:
         """Return a date plus or minus a constant in days; any other sum with a date is a term of its own."""
-        match expression:
-            case Arithmetic(operator, base, Constant(value)) if type_of(expression, self.schemas).kind == "date":
-                days = Fraction(value // ONE_DAY) if isinstance(value, timedelta) else Fraction(int(value or 0))  # type: ignore[arg-type]
-                inner = self._linear(base)
-                if value is not None and inner is not None:
-                    return inner[0], inner[1] + (days if operator == "+" else -days)
+        if type_of(expression, self.schemas).kind == "date" and isinstance(expression.right, Constant):
+            value, inner = expression.right.value, self._linear(expression.left)
+            if isinstance(value, int | timedelta) and inner is not None:
+                days = Fraction(value // ONE_DAY if isinstance(value, timedelta) else value)
+                return inner[0], inner[1] + (days if expression.operator == "+" else -days)
         return {expression: 1}, Fraction(0)
 
 
@@ -411,9 +415,7 @@ def _intersection(bounds: list[_Bounds]) -> _Bounds:
     for bound in bounds:
         for name, differences in bound.sets.items():
             sets[name] = sets[name].intersection(differences) if name in sets else differences
-    escapes = {
-        name for name in sets if all(name in bound.nan_escapes for bound in bounds if name in bound.sets)
-    }
+    escapes = {name for name in sets if all(name in bound.nan_escapes for bound in bounds if name in bound.sets)}
     return _Bounds(sets, all(bound.exact for bound in bounds), frozenset(escapes))
 
 
@@ -436,7 +438,7 @@ def _limit(expression: Expression, its_type: ValueType) -> int:
     if isinstance(expression, Cast) and its_type.kind == "timestamp":
         return INT64_LIMIT * 1000  # a date's years reach further than 64 bits of microseconds
     if isinstance(expression, Column | Cast) and its_type.kind in ("int", "timestamp", "interval"):
-        return INT64_LIMIT if its_type.digits >= 19 else 10**its_type.digits
+        return INT64_LIMIT if its_type.digits >= INT64_DIGITS else 10**its_type.digits
     return int(10**its_type.digits)
 
 

@@ -72,7 +72,7 @@ def band(
             explain_refusal(
                 f"band({left!r}, {right!r}) was given width={width!r}, below={below!r}, above={above!r}",
                 "either width, or both below and above",
-                f'write band({left!r}, {right!r}, 500) or band({left!r}, {right!r}, below=0, above=500); '
+                f"write band({left!r}, {right!r}, 500) or band({left!r}, {right!r}, below=0, above=500); "
                 "for a band open on one side use less_equal or greater_equal",
             )
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -42,10 +42,10 @@ from watersmeet.spec.expression import (
 __all__ = ["parse_predicate"]
 
 ALLOWED: Final = (
-    "AND, OR, NOT, comparisons (= <> < <= > >=), BETWEEN, IN, IS NULL, arithmetic (+ - * / %), ABS, LEAST, GREATEST, CAST, "
-    "columns written left.NAME and right.NAME, and literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
+    "AND, OR, NOT, comparisons (= <> < <= > >=), BETWEEN, IN, IS NULL, arithmetic (+ - * / %), ABS, LEAST, GREATEST, "
+    "CAST, columns written left.NAME and right.NAME, literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
 )
-COMPARISONS: Final[dict[type[exp.Expression], CompareOperator]] = {
+COMPARISONS: Final[dict[type[exp.Expr], CompareOperator]] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
     exp.LT: "<",
@@ -53,37 +53,47 @@ COMPARISONS: Final[dict[type[exp.Expression], CompareOperator]] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-ARITHMETIC: Final[dict[type[exp.Expression], ArithmeticOperator]] = {
+ARITHMETIC: Final[dict[type[exp.Expr], ArithmeticOperator]] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
 }
-FUNCTIONS: Final[dict[type[exp.Expression], FunctionName]] = {
+FUNCTIONS: Final[dict[type[exp.Expr], FunctionName]] = {
     exp.Abs: "abs",
     exp.Least: "least",
     exp.Greatest: "greatest",
 }
 NON_DETERMINISTIC: Final = (exp.Rand, exp.Randn, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Uuid)
-NON_DETERMINISTIC_NAMES: Final = frozenset({"uuid", "rand", "random", "randn", "now", "shuffle", "monotonically_increasing_id"})
-CAST_TARGETS: Final[dict[exp.DataType.Type, str]] = {
-    exp.DataType.Type.TINYINT: "tinyint",
-    exp.DataType.Type.SMALLINT: "smallint",
-    exp.DataType.Type.INT: "int",
-    exp.DataType.Type.BIGINT: "bigint",
-    exp.DataType.Type.FLOAT: "float",
-    exp.DataType.Type.DOUBLE: "double",
-    exp.DataType.Type.DECIMAL: "decimal",
-    exp.DataType.Type.BOOLEAN: "boolean",
-    exp.DataType.Type.TEXT: "string",
-    exp.DataType.Type.DATE: "date",
-    exp.DataType.Type.TIMESTAMPTZ: "timestamp",
-    exp.DataType.Type.TIMESTAMPLTZ: "timestamp",
-    exp.DataType.Type.TIMESTAMP: "timestamp",
-    exp.DataType.Type.TIMESTAMPNTZ: "timestamp_ntz",
+NON_DETERMINISTIC_NAMES: Final = frozenset(
+    {"uuid", "rand", "random", "randn", "now", "shuffle", "monotonically_increasing_id"}
+)
+CAST_TARGETS: Final[dict[exp.DType, str]] = {
+    exp.DType.TINYINT: "tinyint",
+    exp.DType.SMALLINT: "smallint",
+    exp.DType.INT: "int",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.FLOAT: "float",
+    exp.DType.DOUBLE: "double",
+    exp.DType.DECIMAL: "decimal",
+    exp.DType.BOOLEAN: "boolean",
+    exp.DType.TEXT: "string",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.TIMESTAMPLTZ: "timestamp",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
 }
-PREDICATE_NODES: Final = (exp.And, exp.Or, exp.Not, exp.Between, exp.In, exp.Is, *COMPARISONS)
+PREDICATE_NODES: Final[tuple[type[exp.Expr], ...]] = (
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Between,
+    exp.In,
+    exp.Is,
+    *COMPARISONS,
+)
 
 
 def parse_predicate(text: str, sides: tuple[Side, ...] = ("left", "right")) -> Predicate:
@@ -112,7 +122,7 @@ class _Reader:
         self.text = text
         self.sides = sides
 
-    def predicate(self, node: exp.Expression) -> Predicate:
+    def predicate(self, node: exp.Expr) -> Predicate:
         """Return ``node``, which must be true or false, as a predicate."""
         match node:
             case exp.Paren():
@@ -126,7 +136,8 @@ class _Reader:
             case exp.Between() if not node.args.get("symmetric"):
                 value = self.value(node.this)
                 return conjunction(
-                    Compare(">=", value, self.value(node.args["low"])), Compare("<=", value, self.value(node.args["high"]))
+                    Compare(">=", value, self.value(node.args["low"])),
+                    Compare("<=", value, self.value(node.args["high"])),
                 )
             case exp.In() if node.expressions and not node.args.get("query"):
                 value = self.value(node.this)
@@ -140,7 +151,7 @@ class _Reader:
             raise self.refuse(node, "is not a condition that can be joined on")
         return Compare(operator, self.value(node.this), self.value(node.expression))
 
-    def value(self, node: exp.Expression) -> Expression:
+    def value(self, node: exp.Expr) -> Expression:
         """Return ``node`` as an expression that has a value."""
         match node:
             case exp.Paren():
@@ -171,7 +182,7 @@ class _Reader:
             raise self.refuse(node, "does not name a stream", f"write {names}")
         return Column(side, node.name)
 
-    def constant(self, node: exp.Expression) -> Constant:
+    def constant(self, node: exp.Expr) -> Constant:
         """Return a literal as Spark types it."""
         if isinstance(node, exp.Null):
             return Constant(None, "null")
@@ -206,7 +217,11 @@ class _Reader:
         """Return ``CAST(x AS t)``; a cast of a constant is carried out here."""
         target = CAST_TARGETS.get(node.to.this)
         if target is None:
-            raise self.refuse(node, "casts to a type that is not supported", f"cast to one of {', '.join(sorted(set(CAST_TARGETS.values())))}")
+            raise self.refuse(
+                node,
+                "casts to a type that is not supported",
+                f"cast to one of {', '.join(sorted(set(CAST_TARGETS.values())))}",
+            )
         if target == "decimal":
             parameters = [int(parameter.name) for parameter in node.to.expressions] or [10, 0]
             target = f"decimal({parameters[0]},{parameters[1] if len(parameters) > 1 else 0})"
@@ -220,7 +235,7 @@ class _Reader:
                 return folded
         return Cast(operand, target)
 
-    def refuse(self, node: exp.Expression, why: str, next_step: str = "") -> SpecificationError:
+    def refuse(self, node: exp.Expr, why: str, next_step: str = "") -> SpecificationError:
         """Return the error for ``node``."""
         fragment = node.sql(dialect="spark")
         if isinstance(node, NON_DETERMINISTIC) or (
@@ -274,11 +289,11 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
     if (constant.kind, target) in folds:
         return folds[constant.kind, target]()
     if target == "double" and constant.kind in ("int", "decimal", "double", "string"):
-        number = float(value)  # type: ignore[arg-type]  # a number or text, by its kind
-        if not math.isfinite(number):
+        double = float(str(value))
+        if not math.isfinite(double):
             message = f"{value} is not a finite number"
             raise ValueError(message)
-        return Constant(number, "double")
+        return Constant(double, "double")
     if target.startswith("decimal") and constant.kind in ("int", "decimal", "string"):
         number = Decimal(str(value))
         _, scale = (int(part) for part in target[len("decimal(") : -1].split(","))
@@ -290,4 +305,4 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
 def _utc(text: str) -> datetime:
     """Return the moment ``text`` names; without a zone it is taken as UTC."""
     moment = datetime.fromisoformat(text)
-    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -57,6 +57,7 @@ class ValueType:
 
     @property
     def is_numeric(self) -> bool:
+        """True for integers, decimals and floats."""
         return self.kind in NUMERIC
 
     @property
@@ -162,7 +163,7 @@ def check_predicate(predicate: Expression, schemas: Schemas) -> None:
 def type_of(expression: Expression, schemas: Schemas) -> ValueType:
     """Return the type of ``expression``; raise :class:`ColumnTypeError` or :class:`SchemaError` when it has none."""
     match expression:
-        case Column(side, name):
+        case Column(side):
             return _column_type(expression, schemas[side])
         case Constant():
             return constant_type(expression)
@@ -197,7 +198,7 @@ def type_of(expression: Expression, schemas: Schemas) -> ValueType:
             if common_type(left_type, right_type) is None:
                 raise _refuse(
                     f"{expression} compares {left} ({left_type}) with {right} ({right_type})",
-                    "numbers with numbers, strings with strings, dates and timestamps with each other, booleans with booleans",
+                    "numbers with numbers, strings with strings, booleans with booleans, dates with timestamps",
                 )
             return BOOLEAN
         case Boolean(operand):
@@ -250,7 +251,9 @@ def _column_type(column: Column, schema: pa.Schema) -> ValueType:
                 if many
                 else f"there is no column {column.name!r} in the {column.side} stream",
                 f"columns of the {column.side} stream: {', '.join(schema.names) or '(none)'}",
-                "rename the columns so that each name occurs once" if many else "check the spelling, or add the column before the join",
+                "rename the columns so that each name occurs once"
+                if many
+                else "check the spelling, or add the column before the join",
             )
         )
     arrow = schema.field(position).type
@@ -289,7 +292,7 @@ def _arithmetic_type(expression: Arithmetic, schemas: Schemas) -> ValueType:
         return INTERVAL
     raise _refuse(
         f"{expression} combines {left} with {right}",
-        "numbers with numbers; timestamp or date ± interval, date ± whole number of days, timestamp - timestamp, date - date",
+        "numbers with numbers; timestamp or date ± interval, date ± days, timestamp - timestamp, date - date",
     )
 
 
@@ -322,8 +325,12 @@ def _number_type(operator: str, left: ValueType, right: ValueType) -> ValueType:
 
 
 def _is_whole_days(expression: Expression) -> bool:
-    return isinstance(expression, Constant) and isinstance(expression.value, timedelta) and not expression.value % ONE_DAY
+    return (
+        isinstance(expression, Constant) and isinstance(expression.value, timedelta) and not expression.value % ONE_DAY
+    )
 
 
 def _refuse(given: str, allowed: str) -> ColumnTypeError:
-    return ColumnTypeError(explain_refusal(given, allowed, "cast one of the two (CAST(x AS type)), or compute the column before the join"))
+    return ColumnTypeError(
+        explain_refusal(given, allowed, "cast one of the two (CAST(x AS type)), or compute the column before the join")
+    )

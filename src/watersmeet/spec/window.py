@@ -27,7 +27,8 @@ class TimeWindow:
 
     def __str__(self) -> str:
         stays = f"a left row stays {format_duration(self.left)}, a right row {format_duration(self.right)}"
-        return f"time window on left.{self.left_ts} and right.{self.right_ts}: {stays}, both edges inclusive; lateness {format_duration(self.lateness)}"
+        lateness = f"both edges inclusive; lateness {format_duration(self.lateness)}"
+        return f"time window on left.{self.left_ts} and right.{self.right_ts}: {stays}, {lateness}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,9 @@ class CountWindow:
     order_by: str | None
 
     def __str__(self) -> str:
-        order = f"ordered by {self.order_by} inside a batch" if self.order_by else "in the order given, left before right"
+        order = (
+            f"ordered by {self.order_by} inside a batch" if self.order_by else "in the order given, left before right"
+        )
         return f"count window: the last {self.left:,} left rows and the last {self.right:,} right rows, {order}"
 
 
@@ -75,10 +78,12 @@ def time_window(
     >>> time_window("10 minutes", ts="ts").left
     datetime.timedelta(seconds=600)
     """
-    left_length, right_length = _both("time_window", length, left, right, '"10 minutes"')
-    left_column, right_column = _both("time_window", ts, left_ts, right_ts, 'ts="ts"', names=("ts", "left_ts", "right_ts"))
+    lengths: tuple[Duration, Duration] = _both("time_window", length, left, right, '"10 minutes"')
+    left_column, right_column = _both(
+        "time_window", ts, left_ts, right_ts, 'ts="ts"', names=("ts", "left_ts", "right_ts")
+    )
     window = TimeWindow(
-        parse_duration(left_length), parse_duration(right_length), left_column, right_column, parse_duration(lateness)
+        parse_duration(lengths[0]), parse_duration(lengths[1]), left_column, right_column, parse_duration(lateness)
     )
     zero = timedelta(0)
     if window.left < zero or window.right < zero or (window.left == zero and window.right == zero):
@@ -131,6 +136,7 @@ def _both(
     left: T | None,
     right: T | None,
     example: str,
+    *,
     names: tuple[str, str, str] = ("length", "left", "right"),
 ) -> tuple[T, T]:
     """Return the pair that ``both``, or ``left`` and ``right``, stand for."""

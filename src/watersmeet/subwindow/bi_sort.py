@@ -1,15 +1,16 @@
 """BI-Sort: a sorted main array with an index, and an insertion buffer (PanJoin, section III-D).
 
-Design. Rows lie in sorted *runs*. The first and largest is the paper's main array; the others together are its insertion
-buffer. Every run has an index of each eighth key. A probe's answer is a range of positions in each run.
+Design. Rows lie in sorted *runs*. The first and largest is the paper's main array; the others together are its
+insertion buffer. Every run has an index of each eighth key. A probe's answer is a range of positions in each run.
 
-Departures. The paper's buffer is unsorted and scanned, since its tuples may come one by one; here a batch arrives sorted,
-so the buffer is a few sorted runs, searched like the main array. A batch is merged with the last run as long as that is
-less than ``RATIO`` times its size, so runs shrink by that factor from one to the next.
+Departures. The paper's buffer is unsorted and scanned, since its tuples may come one by one; here a batch arrives
+sorted, so the buffer is a few sorted runs, searched like the main array. A batch is merged with the last run as long
+as that is less than ``RATIO`` times its size, so runs shrink by that factor from one to the next.
 
 Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
-Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs, and
-a probe searches each once. Memory: 12 bytes a row (key, row number), an eighth of a key for the index, 8 more with groups.
+
+Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs,
+and a probe searches each once. Memory: 12 bytes a row (key, row number), an eighth of a key for the index, 8 more with groups.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The only place that decides how a subwindow is indexed: in which order, and by which structure.
 
-Order. Each axis of the join (equalities, bands and comparisons, the time window) would let through some fraction of the
-stored rows as candidates; the fractions are measured on samples of both streams. An equality together with one other
-axis forms the order ``(equality, axis)``, so both narrow the range, where the structure supports it. The order with the
-smallest product wins. The time window competes like any other axis: when it is short against the time a subwindow spans,
-it is the best one.
+Order. Each axis of the join (equalities, bands and comparisons, the time window) would let through some fraction of
+the stored rows as candidates; the fractions are measured on samples of both streams. An equality together with one
+other axis forms the order ``(equality, axis)``, so both narrow the range, where the structure supports it. The order
+with the smallest product wins. The time window competes like any other axis: when it is short against the time a
+subwindow spans, it is the best one.
 
 Structure, for ``"auto"``. PanJoin's rule (section V-A4): BI-Sort when batches or selectivity are large; otherwise
-RaP-Table, or WiB+-Tree when keys keep growing, which RaP-Table's splitters cannot follow. Only BI-Sort sorts by two keys.
+RaP-Table, or WiB+-Tree when keys keep growing, which RaP-Table's splitters cannot follow. Only BI-Sort sorts by two
+keys.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ STRUCTURES: Final[dict[StructureName, type[Subwindow]]] = {
     "bi_sort": BiSort,
 }
 LARGE_BATCH: Final = 256
-"""Rows from which on BI-Sort is the fastest of the three here (``watersmeet bench kernels``); the paper found 64 K for its own."""
+"""Rows from which on BI-Sort is the fastest here, as ``watersmeet bench kernels`` shows; the paper found 64 K."""
 LARGE_SELECTIVITY: Final = 64
 """Matches per probing row from which on ranges beat copying pairs."""
 UNSEEN: Final = 4e-6
@@ -69,7 +70,11 @@ def check_structure(name: str) -> None:
     """Raise unless ``name`` is a structure, or ``"auto"``."""
     if name not in get_args(Structure):
         raise SpecificationError(
-            explain_refusal(f"structure={name!r}", ", ".join(map(repr, get_args(Structure))), 'leave it out, or write structure="auto"')
+            explain_refusal(
+                f"structure={name!r}",
+                ", ".join(map(repr, get_args(Structure))),
+                'leave it out, or write structure="auto"',
+            )
         )
 
 
@@ -84,9 +89,9 @@ def choose(
     axes: tuple[Axis, ...],
     time: int | None,
     fractions: Mapping[int, float],
+    *,
     batch_rows: int,
     window_rows: int,
-    *,
     growing_keys: bool,
 ) -> Choice:
     """Decide how the next subwindow is indexed.
@@ -117,8 +122,16 @@ def choose(
     if matches >= LARGE_SELECTIVITY:
         return Choice("bi_sort", order, f"{because}; bi_sort because a row meets many ({matches:,.0f} candidates)")
     if growing_keys:
-        return Choice("wib_tree", order, f"{because}; wib_tree because batches are small ({batch_rows:,} rows) and keys keep growing")
-    return Choice("rap_table", order, f"{because}; rap_table because batches are small ({batch_rows:,} rows) and keys do not drift")
+        return Choice(
+            "wib_tree",
+            order,
+            f"{because}; wib_tree because batches are small ({batch_rows:,} rows) and keys keep growing",
+        )
+    return Choice(
+        "rap_table",
+        order,
+        f"{because}; rap_table because batches are small ({batch_rows:,} rows) and keys do not drift",
+    )
 
 
 def _best_order(
@@ -151,6 +164,10 @@ def _order_reason(order: IndexOrder, axes: tuple[Axis, ...], time: int | None, f
     if not chosen:
         return "order none: the predicate bounds no pair of columns, so every row in the window is a candidate"
     words = ", ".join("time" if number == time else str(axes[number]) for number in chosen)
-    others = [f"{'time' if number == time else axes[number]} {fractions[number]:.2g}" for number in range(len(axes)) if number not in chosen]
+    others = [
+        f"{'time' if number == time else axes[number]} {fractions[number]:.2g}"
+        for number in range(len(axes))
+        if number not in chosen
+    ]
     text = f"order ({words}) lets through a fraction of {_fraction(order, fractions):.2g} of the stored rows"
     return f"{text} (alone the others would: {'; '.join(others)})" if others else text

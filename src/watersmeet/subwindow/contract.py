@@ -23,7 +23,18 @@ import numpy.typing as npt
 
 from watersmeet.kernels import sorted_run
 
-__all__ = ["Entries", "Int32s", "Int64s", "Matches", "Pairs", "Probes", "Ranges", "Subwindow", "count_matches", "pairs_of"]
+__all__ = [
+    "Entries",
+    "Int32s",
+    "Int64s",
+    "Matches",
+    "Pairs",
+    "Probes",
+    "Ranges",
+    "Subwindow",
+    "count_matches",
+    "pairs_of",
+]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

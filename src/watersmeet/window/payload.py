@@ -1,11 +1,13 @@
 """The rows of one subwindow, as Arrow record batches in the order they came.
 
 Rows are numbered from 0 in that order. To keep ``take`` cheap, whole batches are concatenated: whenever ``FAN_IN``
-neighbours have the same level, they become one chunk of the next level, as in a tiered merge tree.
+neighbours have the same level, they become one chunk of the next level, as in a tiered merge tree, up to
+``chunk_rows`` rows. A chunk whose rows have all expired is dropped before its subwindow is: rows weigh more than
+their index, so a window can have few subwindows, which is what probes want, and still free its memory in small steps.
 
-Invariant: chunk *i* holds rows ``starts[i]`` to ``starts[i + 1] - 1``.
-Cost: a row is copied once per level, so ``log(rows / batch) / log(FAN_IN)`` times; there are fewer than ``FAN_IN`` chunks
-per level. Columns of any type travel: nothing here looks into them.
+Invariant: chunk *i* holds the rows after those of chunk *i - 1*; dropped rows keep their numbers and are never found.
+Cost: a row is copied once per level, so ``log(rows / batch) / log(FAN_IN)`` times; there are fewer than ``FAN_IN``
+chunks per level below the last. Columns of any type travel: nothing here looks into them.
 """
 
 from __future__ import annotations
@@ -20,25 +22,42 @@ import pyarrow as pa
 
 from watersmeet.kernels.pairs import split_pairs
 
-__all__ = ["Chunk", "Payload"]
+__all__ = ["Chunk", "Extent", "Payload"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-FAN_IN: Final = 8
+FAN_IN: Final = 4
+
+
+@dataclass(slots=True)
+class Extent:
+    """The smallest and the largest of some numbers."""
+
+    low: int = 2**63 - 1
+    high: int = -(2**63)
+
+    def include(self, other: Extent) -> None:
+        """Grow to hold ``other`` too."""
+        self.low = min(self.low, other.low)
+        self.high = max(self.high, other.high)
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Some rows, with their arrival numbers in a count window, and keys computed for them when first asked for."""
+    """Some rows, where they lie in the window, and keys computed for them when first asked for."""
 
     rows: pa.RecordBatch
     sequence: Int64s | None
+    """Arrival numbers, in a count window."""
+    place: Extent
+    """The timestamps or arrival numbers of the rows."""
     level: int = 0
     keys: dict[int, Int64s] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
+        """Bytes held, views of the rows' own columns not counted twice."""
         held = 0 if self.sequence is None else self.sequence.nbytes
         return int(self.rows.nbytes) + held + sum(key.nbytes for key in self.keys.values() if key.base is None)
 
@@ -46,48 +65,85 @@ class Chunk:
 class Payload:
     """The chunks of one subwindow."""
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_rows: int) -> None:
+        self.chunk_rows = chunk_rows
         self.chunks: list[Chunk] = []
-        self.rows = 0
+        self.dropped = 0
+        self.appended = 0
 
-    def append(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+    @property
+    def rows(self) -> int:
+        """Rows still held."""
+        return self.appended - self.dropped
+
+    @property
+    def place(self) -> Extent:
+        """Where the rows still held lie in the window."""
+        whole = Extent()
+        for chunk in self.chunks:
+            whole.include(chunk.place)
+        return whole
+
+    def append(self, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
         """Add rows behind the last one."""
-        self.chunks.append(Chunk(rows, sequence))
-        self.rows += rows.num_rows
+        self.chunks.append(Chunk(rows, sequence, place))
+        self.appended += rows.num_rows
         while len(self.chunks) >= FAN_IN and self.chunks[-FAN_IN].level == self.chunks[-1].level:
-            self._combine(FAN_IN)
+            if sum(chunk.rows.num_rows for chunk in self.chunks[-FAN_IN:]) > self.chunk_rows:
+                break
+            self._combine(len(self.chunks) - FAN_IN, len(self.chunks))
 
     def seal(self) -> None:
-        """Make one chunk of all."""
-        if len(self.chunks) > 1:
-            self._combine(len(self.chunks))
+        """Make as few chunks as the limit on their rows allows."""
+        begin = 0
+        while begin < len(self.chunks):
+            end, rows = begin + 1, self.chunks[begin].rows.num_rows
+            while end < len(self.chunks) and rows + self.chunks[end].rows.num_rows <= self.chunk_rows:
+                rows += self.chunks[end].rows.num_rows
+                end += 1
+            if end > begin + 1:
+                self._combine(begin, end)
+            begin += 1
+
+    def drop_before(self, place: int) -> None:
+        """Drop the first chunks whose rows all lie before ``place``."""
+        while self.chunks and self.chunks[0].place.high < place:
+            self.dropped += self.chunks.pop(0).rows.num_rows
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Chunk, Int32s, Int32s]]:
         """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""
-        if len(self.chunks) == 1:
+        if len(self.chunks) == 1 and not self.dropped:
             yield self.chunks[0], who, row
             return
-        sizes = [chunk.rows.num_rows for chunk in self.chunks]
+        sizes = [self.dropped, *(chunk.rows.num_rows for chunk in self.chunks)]
         starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         ends, split_who, split_row = split_pairs(who, row, starts)
-        begin = 0
-        for chunk, end in zip(self.chunks, ends.tolist(), strict=True):
+        begin, *rest = ends.tolist()
+        for chunk, end in zip(self.chunks, rest, strict=True):
             if end > begin:
                 yield chunk, split_who[begin:end], split_row[begin:end]
             begin = end
 
+    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+        """Return all rows held as one batch, with their arrival numbers in a count window."""
+        whole = _concatenated(self.chunks)
+        return whole.rows, whole.sequence
+
     @property
     def nbytes(self) -> int:
+        """Bytes held."""
         return sum(chunk.nbytes for chunk in self.chunks)
 
-    def _combine(self, count: int) -> None:
-        """Concatenate the last ``count`` chunks."""
-        last = self.chunks[-count:]
-        table = pa.Table.from_batches([chunk.rows for chunk in last]).unify_dictionaries().combine_chunks()
-        sequences = [chunk.sequence for chunk in last if chunk.sequence is not None]
-        whole = Chunk(
-            table.to_batches()[0] if table.num_columns else last[0].rows,
-            np.concatenate(sequences) if sequences else None,
-            last[-1].level + 1,
-        )
-        self.chunks[-count:] = [whole]
+    def _combine(self, begin: int, end: int) -> None:
+        """Concatenate some neighbouring chunks."""
+        self.chunks[begin:end] = [_concatenated(self.chunks[begin:end])]
+
+
+def _concatenated(chunks: list[Chunk]) -> Chunk:
+    table = pa.Table.from_batches([chunk.rows for chunk in chunks]).unify_dictionaries().combine_chunks()
+    sequences = [chunk.sequence for chunk in chunks if chunk.sequence is not None]
+    place = Extent()
+    for chunk in chunks:
+        place.include(chunk.place)
+    sequence = np.concatenate(sequences) if sequences else None
+    return Chunk(table.to_batches()[0], sequence, place, chunks[-1].level + 1)

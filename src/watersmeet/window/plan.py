@@ -59,7 +59,9 @@ def plan_join(
     if not sides_of(predicate) <= set(schemas):
         raise SpecificationError(
             explain_refusal(
-                f"the predicate reads streams {', '.join(sorted(sides_of(predicate)))}", "left and right", "write left.x and right.x"
+                f"the predicate reads streams {', '.join(sorted(sides_of(predicate)))}",
+                "left and right",
+                "write left.x and right.x",
             )
         )
     check_predicate(predicate, schemas)
@@ -84,7 +86,7 @@ def _time_axis(window: TimeWindow, schemas: dict[Side, pa.Schema]) -> Axis:
                 explain_refusal(
                     f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
                     "timestamps, of any unit, with or without a zone",
-                    f'cast the column, for example with pyarrow.compute.cast({column.name}, pyarrow.timestamp("us")), or use count_window',
+                    f'cast {column.name}, for example to pyarrow.timestamp("us"), or use count_window',
                 )
             )
         scale = max(scale, its_type.scale)

@@ -25,7 +25,9 @@ def sample_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
 
 
-def key_fractions(axis: Axis, side: Side, own: pa.RecordBatch, opposite: pa.RecordBatch | None, schemas: Schemas) -> float:
+def key_fractions(
+    axis: Axis, side: Side, own: pa.RecordBatch, opposite: pa.RecordBatch | None, schemas: Schemas
+) -> float:
     """Return the fraction of sampled pairs that lie in the axis' ranges.
 
     While nothing is known of the opposite stream its keys are taken to be distributed like the own ones.

@@ -1,9 +1,10 @@
-"""One link of a window's chain: an index over some rows, the rows themselves, and the smallest and largest of what it holds."""
+"""One link of a window's chain: an index over some rows, the rows themselves, and the extent of what it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,9 @@ import numpy.typing as npt
 from watersmeet.subwindow.choose import Choice
 from watersmeet.subwindow.contract import Matches, Pairs, Probes, Ranges, Subwindow, pairs_of
 from watersmeet.window.batch import KeyedBatch
-from watersmeet.window.payload import Payload
+from watersmeet.window.payload import Extent, Payload
 
-__all__ = ["Extent", "Segment"]
+__all__ = ["Segment"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -22,45 +23,40 @@ CANDIDATES_AT_ONCE = 1 << 22
 
 
 @dataclass(slots=True)
-class Extent:
-    """The smallest and the largest of some numbers."""
-
-    low: int = 2**63 - 1
-    high: int = -(2**63)
-
-    def include(self, numbers: Int64s) -> None:
-        self.low = min(self.low, int(numbers.min()))
-        self.high = max(self.high, int(numbers.max()))
-
-
-@dataclass(slots=True)
 class Segment:
-    """A subwindow with its rows. ``place`` spans timestamps (time windows) or sequence numbers (count windows)."""
+    """A subwindow with its rows. ``place`` spans timestamps (time windows) or arrival numbers (count windows)."""
 
     choice: Choice
     index: Subwindow
     capacity: int
-    payload: Payload = field(default_factory=Payload)
+    payload: Payload
     place: Extent = field(default_factory=Extent)
     keys: Extent = field(default_factory=Extent)
 
     @property
     def rows(self) -> int:
-        return self.payload.rows
+        """Rows ever stored here."""
+        return self.payload.appended
 
-    def insert(self, batch: KeyedBatch, place: Int64s) -> None:
-        """Store a batch (not empty)."""
+    def insert(self, batch: KeyedBatch, place: Extent) -> None:
+        """Store a batch (not empty) that lies at ``place`` in the window."""
         entries = batch.entries(self.choice.order, self.rows)
         self.index.insert(entries)
         if entries.group is None:
-            self.keys.low = min(self.keys.low, int(entries.key[0]))
-            self.keys.high = max(self.keys.high, int(entries.key[-1]))
+            self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
         self.place.include(place)
-        self.payload.append(batch.rows, None if batch.arrival is None else batch.arrival.sequence)
+        self.payload.append(batch.rows, None if batch.arrival is None else batch.arrival.sequence, place)
 
     def seal(self) -> None:
+        """Take note that this segment is no longer the newest."""
         self.index.seal()
         self.payload.seal()
+
+    def drop_before(self, place: int) -> None:
+        """Free the rows that lie before ``place``, as far as whole chunks of them do."""
+        if self.place.low < place and self.payload.chunks[0].place.high < place:
+            self.payload.drop_before(place)
+            self.place = self.payload.place
 
     def probe(self, batch: KeyedBatch) -> Iterator[Pairs]:
         """Yield the candidates that the index finds, never very many at once."""
@@ -74,6 +70,7 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
+        """Bytes held by index and rows."""
         return self.index.nbytes + self.payload.nbytes
 
 
@@ -93,7 +90,7 @@ def _expanded(matches: Matches) -> Iterator[Pairs]:
     totals = np.cumsum(matches.end - matches.start)
     cuts = np.searchsorted(totals, np.arange(CANDIDATES_AT_ONCE, matches.count, CANDIDATES_AT_ONCE), "right").tolist()
     borders = [0, *cuts, len(totals)]
-    for begin, end in zip(borders, borders[1:], strict=False):
+    for begin, end in pairwise(borders):
         if end > begin:
             before = int(totals[begin - 1]) if begin else 0
             part = slice(begin, end)

@@ -1,13 +1,14 @@
 """One stream's sliding window: a chain of segments in the order of arrival (PanJoin, section III-A).
 
-- *create*: a segment begins when the newest one spans a quarter of the window (and is worth an index of its own), or is
-  full. How it is indexed is decided then, by :mod:`watersmeet.subwindow.choose`, from samples of both streams.
+- *create*: a segment begins when the newest one spans half the window (and is worth an index of its own), or is full.
+  How it is indexed is decided then, by :mod:`watersmeet.subwindow.choose`, from samples of both streams.
 - *insert*: new rows go to the newest segment only.
 - *probe*: a batch of the other stream looks into every segment that it can match; candidates are verified.
-- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows.
+- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows; chunks of its rows even
+  before.
 
-Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a segment
-that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
+Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a
+segment that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from watersmeet.spec.expression import Column, Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.payload import Chunk, Payload
+from watersmeet.window.payload import Chunk, Extent, Payload
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.sample import key_fractions, sample_rows
 from watersmeet.window.segment import Segment
@@ -39,10 +40,13 @@ __all__ = ["Match", "StreamWindow"]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-SEGMENTS_PER_WINDOW: Final = 4
-"""More segments free memory sooner, but a probe searches each: four keep a window below 1.25 times its rows."""
+SEGMENTS_PER_WINDOW: Final = 2
+"""A probe searches every segment, so few are better; rows expire in smaller steps than their index."""
+CHUNKS_PER_SEGMENT: Final = 4
+"""Steps in which a segment's rows expire: a window holds at most 1/8 more rows, and 1/2 more index, than it needs."""
 SMALLEST_SEGMENT: Final = 1 << 14
 LARGEST_SEGMENT: Final = 1 << 26
+LARGEST_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,12 @@ class StreamWindow:
 
     @property
     def rows(self) -> int:
-        return sum(segment.rows for segment in self.segments)
+        """Rows held."""
+        return sum(segment.payload.rows for segment in self.segments)
 
     @property
     def nbytes(self) -> int:
+        """Bytes held."""
         return sum(segment.nbytes for segment in self.segments)
 
     def insert(self, batch: KeyedBatch, other: StreamWindow) -> None:
@@ -102,25 +108,31 @@ class StreamWindow:
         """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
         while self.segments and self.segments[0].place.high < before:
             self.segments.popleft()
+        if self.segments:
+            self.segments[0].drop_before(before)
 
-    def load(self, payloads: list[Payload]) -> None:
-        """Fill an empty window with saved rows, one segment for each payload."""
-        for payload in payloads:
-            (chunk,) = payload.chunks
-            # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
-            arrival = None if chunk.sequence is None else Arrival(chunk.sequence, chunk.sequence)
-            batch = KeyedBatch(self.plan, self.side, chunk.rows, arrival)
-            place = self._place(batch)
-            self._create(batch, place, self).insert(batch, place)
+    def save(self) -> list[tuple[pa.RecordBatch, Int64s | None]]:
+        """Return the rows of each segment, with their arrival numbers in a count window."""
+        return [segment.payload.save() for segment in self.segments]
+
+    def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+        """Add a segment of saved rows."""
+        # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
+        arrival = None if sequence is None else Arrival(sequence, sequence)
+        batch = KeyedBatch(self.plan, self.side, rows, arrival)
+        place = self._place(batch)
+        self._create(batch, place, self).insert(batch, place)
 
     # --- create -----------------------------------------------------------------------------------------------------
 
-    def _place(self, batch: KeyedBatch) -> Int64s:
-        """Return what the window is measured in: timestamps or sequence numbers."""
+    def _place(self, batch: KeyedBatch) -> Extent:
+        """Return where a batch lies in what the window is measured in: timestamps or arrival numbers."""
         if self.plan.time is not None:
-            return batch.key(self.plan.time)
-        assert batch.arrival is not None
-        return batch.arrival.sequence
+            places = batch.key(self.plan.time)
+        else:
+            assert batch.arrival is not None
+            places = batch.arrival.sequence
+        return Extent(int(places.min()), int(places.max()))
 
     def _has_room(self, segment: Segment, batch: KeyedBatch) -> bool:
         if segment.rows + len(batch) > segment.capacity:
@@ -129,14 +141,14 @@ class StreamWindow:
             return True
         return segment.place.high - segment.place.low < self.length // SEGMENTS_PER_WINDOW
 
-    def _create(self, batch: KeyedBatch, place: Int64s, other: StreamWindow) -> Segment:
+    def _create(self, batch: KeyedBatch, place: Extent, other: StreamWindow) -> Segment:
         predecessor = self.segments[-1] if self.segments else None
         if predecessor is not None:
             predecessor.seal()
         choice = self._choose(batch, place, other)
         capacity = self._capacity(len(batch), choice, predecessor)
         index = create(choice, capacity, None if predecessor is None else predecessor.index)
-        segment = Segment(choice, index, capacity)
+        segment = Segment(choice, index, capacity, Payload(self._chunk_rows(predecessor)))
         self.segments.append(segment)
         return segment
 
@@ -153,7 +165,15 @@ class StreamWindow:
             expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
         return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
 
-    def _choose(self, batch: KeyedBatch, place: Int64s, other: StreamWindow) -> Choice:
+    def _chunk_rows(self, predecessor: Segment | None) -> int:
+        """Return how many rows the next segment's chunks may hold."""
+        if self.plan.time is None:
+            expected = self.length // SEGMENTS_PER_WINDOW
+        else:
+            expected = LARGEST_SEGMENT if predecessor is None else predecessor.rows
+        return min(LARGEST_CHUNK, max(SMALLEST_SEGMENT, expected // CHUNKS_PER_SEGMENT))
+
+    def _choose(self, batch: KeyedBatch, place: Extent, other: StreamWindow) -> Choice:
         """Ask for a decision, with what samples of both streams show."""
         plan = self.plan
         own = sample_rows(batch.rows)
@@ -169,14 +189,14 @@ class StreamWindow:
             plan.axes,
             plan.time,
             fractions,
-            len(batch),
-            max(self.rows, len(batch)),
+            batch_rows=len(batch),
+            window_rows=max(self.rows, len(batch)),
             growing_keys=self._is_growing(batch),
         )
 
-    def _expected_span(self, rows: int, place: Int64s) -> int:
+    def _expected_span(self, rows: int, place: Extent) -> int:
         """Return how much time a segment that begins with this batch will probably span."""
-        span = int(place.max()) - int(place.min())
+        span = place.high - place.low
         return max(span, self.length // SEGMENTS_PER_WINDOW, span * SMALLEST_SEGMENT // rows)
 
     def _is_growing(self, batch: KeyedBatch) -> bool:
@@ -261,7 +281,7 @@ class StreamWindow:
         return _kept(pairs, keep, kept)
 
     def _newest_arrivals(self) -> tuple[int, Int64s, Int64s]:
-        """Return for the rows of the present push: the first number, what each had seen, and where each number stands."""
+        """Return of the present push: the first row's number, what each row had seen, and where each number stands."""
         arrival = None if self._newest is None else self._newest.arrival
         if arrival is None or len(arrival.sequence) == 0:
             return 2**62, np.zeros(0, np.int64), np.zeros(0, np.int64)
