@@ -145,14 +145,21 @@ def _normalise(vector: Vector, domain: KeyDomain) -> Int64s:
 
 
 def _scaled_integers(vector: Vector, scale: int) -> Int64s:
-    """Return the integers at ``scale``. The planner has made sure that they fit; null rows may hold anything."""
+    """Return the integers at ``scale``; null rows may hold anything.
+
+    The planner has made sure that they fit, but for timestamps of streams that measure in different units: one beyond
+    what 64 bits hold in the finer unit (1677 to 2262 for nanoseconds) stops at that end instead of wrapping around.
+    """
     data = np.asarray(vector.data)
     if data.dtype == bool:
         return data.astype(np.int64)
     factor = 10 ** (scale - vector.type.scale)
     if data.dtype == object:
-        return np.clip(data * factor, INT64_MIN, INT64_MAX).astype(np.int64)
-    return np.asarray(data if factor == 1 else data * np.int64(factor), np.int64)
+        return np.asarray(np.clip(data * factor, INT64_MIN, INT64_MAX), np.int64)
+    if factor == 1:
+        return np.asarray(data, np.int64)
+    largest = INT64_MAX // factor
+    return np.clip(np.asarray(data, np.int64), -largest, largest) * np.int64(factor)
 
 
 def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:

@@ -43,7 +43,7 @@ __all__ = ["ColumnSource", "Vector", "evaluate", "is_true", "to_float", "vector_
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 ColumnSource = Callable[[Column], pa.Array]
-Text = pa.Array | pa.Scalar
+Text = Any  # a pyarrow Array or Scalar: pyarrow ships no types
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1

@@ -110,11 +110,13 @@ class Intake:
                     first["right"] + np.arange(count["right"]), np.full(count["right"], first["left"] + count["left"])
                 ),
             }
-        moments = {}
-        for side, batch in rows.items():
-            moment = axis_keys(axis, side, batch, self.plan.schemas)
-            valid = axis_valid(axis, side, batch, self.plan.schemas)
-            moments[side] = moment if valid is None else np.where(valid, moment, -(2**63))
+        moments = {side: axis_keys(axis, side, batch, self.plan.schemas) for side, batch in rows.items()}
+        valid = {side: axis_valid(axis, side, batch, self.plan.schemas) for side, batch in rows.items()}
+        if any(known is not None for known in valid.values()):  # nulls first: before every key, the smallest int64 too
+            distinct = np.unique(np.concatenate([moments["left"], moments["right"]]))
+            for side, known in valid.items():
+                rank = np.searchsorted(distinct, moments[side])
+                moments[side] = rank if known is None else np.where(known, rank, -1)
         arrivals = {}
         for side, ties in (("left", "left"), ("right", "right")):
             own, other = moments[side], np.sort(moments[OTHER_SIDE[side]])
@@ -140,7 +142,8 @@ class Intake:
                 keep &= valid
             if keep.any():
                 newest = int(time.max() if valid is None else time[keep].max())
-                largest[side] = newest if largest[side] is None else max(newest, largest[side] or newest)
+                before = largest[side]
+                largest[side] = newest if before is None else max(newest, before)
             if self.progress.watermark is not None:
                 behind = keep & (time < self.progress.watermark)
                 late_now = int(np.count_nonzero(behind))

@@ -47,21 +47,20 @@ def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool
         a = INT64_MIN
         b = INT64_MAX
         if has_low:
-            a = k + low
-            if low > 0 and a < k:
+            # Compared before adding: LLVM takes it that a sum never wraps, and drops a check made on the sum.
+            if low > 0 and k > INT64_MAX - low:
                 a = INT64_MAX
                 b = INT64_MIN
                 empty += 1
-            elif low < 0 and a > k:
-                a = INT64_MIN
+            elif low >= 0 or k >= INT64_MIN - low:
+                a = k + low
         if has_high and a <= b:
-            b = k + high
-            if high < 0 and b > k:
+            if high < 0 and k < INT64_MIN - high:
                 a = INT64_MAX
                 b = INT64_MIN
                 empty += 1
-            elif high > 0 and b < k:
-                b = INT64_MAX
+            elif high <= 0 or k <= INT64_MAX - high:
+                b = k + high
         lo[i] = a
         hi[i] = b
     return empty

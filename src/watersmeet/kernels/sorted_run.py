@@ -1,18 +1,20 @@
 """Sorted runs: sort a batch, merge two runs, find ranges of keys, turn ranges into index pairs.
 
 A *run* is a sorted int64 array of ``size`` keys followed by ``BLOCK`` keys of padding (the largest int64), so that a
-block may be read whole at the end; it begins on a cache line (:func:`empty_run`), and a block is one line. Its
-*index* holds the first key of every block. An optional ``group`` array of the same length makes the order ``(group,
-key)``; it is ``None`` otherwise, and Numba then compiles the group code away.
+block may be read whole at the end; it begins on a cache line (:func:`empty_run`), and a block is one line. Its *index*
+holds the first key of every block, and its *top* the first key of every block of the index. An optional ``group`` array
+of the same length makes the order ``(group, key)``; it is ``None`` otherwise, and Numba then compiles the group code
+away.
 
-Cost. Finding a range is two steps (PanJoin, sections III-D and III-E):
+Cost. Finding a range takes three steps (PanJoin, sections III-D and III-E, with one level of index more):
 
-1. a rebounding search on the index, which walks forward with the sorted batch, a cursor for each end of the range,
-2. the one or two blocks in which the ends lie, counted without a branch.
+1. a rebounding search on the top, which walks forward with the sorted batch, a cursor for each end of the range;
+2. one block of the index for each end, counted without a branch;
+3. one block of the run for each end, likewise.
 
-Step 1 runs ``AHEAD`` probes ahead of step 2 and prefetches what that will read, so the memory's latency is paid once
-for several probes, and while the index is searched. A range costs the same however many rows lie in it, and a narrow
-one needs a single cache line of the run.
+A step runs ``AHEAD`` probes ahead of the next and prefetches what that will read, so the memory's latency is paid
+once for several probes and while others are computed. A range costs nearly the same however many rows lie in it and
+however long the run is; the ends of a narrow one share their cache lines.
 """
 
 from __future__ import annotations
@@ -137,14 +139,19 @@ def merge_runs(
         group[o:] = INT64_MAX
 
 
-@kernel
-def sample_run(key: Int64s, size: int) -> Int64s:
-    """Return the index of a run: every ``BLOCK``-th of its ``size`` keys."""
-    return key[0:size:BLOCK].copy()
+def sample_run(keys: Int64s, size: int) -> Int64s:
+    """Return the first key of every block of a run, as a run of its own: padded, and beginning on a cache line."""
+    count = -(-size // BLOCK)
+    sample = empty_run(count)
+    sample[:count] = keys[0:size:BLOCK]
+    sample[count:] = INT64_MAX
+    return sample
 
 
 @kernel
-def _before(key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, bound: int, inclusive: bool) -> bool:
+def _before(
+    key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+) -> bool:
     """Tell whether entry ``at`` lies below the bound; ``inclusive``: or on it."""
     if group is not None and group[at] != bound_group:
         return bool(group[at] < bound_group)
@@ -152,30 +159,49 @@ def _before(key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, b
 
 
 @kernel
-def _first_not_before(
-    key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: int, inclusive: bool
+def _walk(
+    key: Int64s, group: Int64s | None, size: int, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
 ) -> int:
     """Return the first entry from ``begin`` on that is not before the bound: the rebounding search.
 
     Neighbours of a dense batch are a few steps apart, so it walks first; then the step is doubled and halved again.
     """
-    n = len(key)
     p = begin
-    walked = min(n, begin + LINEAR_STEPS)
+    walked = min(size, begin + LINEAR_STEPS)
     while p < walked and _before(key, group, p, bound_group, bound, inclusive):
         p += 1
     if p < walked:
         return p
     step = 1
-    while p + step <= n and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+    while p + step <= size and _before(key, group, p + step - 1, bound_group, bound, inclusive):
         p += step
         step <<= 1
     step >>= 1
     while step > 0:
-        if p + step <= n and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+        if p + step <= size and _before(key, group, p + step - 1, bound_group, bound, inclusive):
             p += step
         step >>= 1
     return p
+
+
+@kernel
+def _count(
+    key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+) -> int:
+    """Count the entries of the block at ``begin`` that lie before the bound, without a branch."""
+    count = 0
+    for at in range(begin, begin + BLOCK):
+        before = key[at] <= bound if inclusive else key[at] < bound
+        if group is not None:
+            before = (group[at] < bound_group) | ((group[at] == bound_group) & before)
+        count += before
+    return count
+
+
+@kernel
+def _block_of(position: int) -> int:
+    """Return where the block begins that holds the last entry before ``position`` in the level below."""
+    return max(position - 1, 0) << SHIFT
 
 
 @kernel
@@ -185,6 +211,8 @@ def find_ranges(
     size: int,
     index: Int64s,
     group_index: Int64s | None,
+    top: Int64s,
+    group_top: Int64s | None,
     lo: Int64s,
     hi: Int64s,
     probe_group: Int64s | None,
@@ -198,47 +226,53 @@ def find_ranges(
     Only ranges that are not empty are written, one behind the other; ``asking[i]`` is the ``who`` of range *i*.
     """
     m = len(lo)
+    index_size = (size + BLOCK - 1) >> SHIFT
+    top_size = (index_size + BLOCK - 1) >> SHIFT
     g = np.int64(0)
     lower = 0
     upper = 0
     hits = 0
     total = 0
-    for ahead in range(m + AHEAD):
-        if ahead < m:  # step 1, for a probe further on: its blocks are on their way when step 2 needs them
+    for step in range(m + 2 * AHEAD):
+        q = step
+        if q < m:  # walk the top level; the blocks of the index are on their way when the next step needs them
             if probe_group is not None:
-                g = probe_group[ahead]
-            lower = _first_not_before(index, group_index, lower, g, lo[ahead], False)
-            upper = _first_not_before(index, group_index, max(lower, upper), g, hi[ahead], True)
-            first = max(lower - 1, 0) << SHIFT
-            last = max(upper - 1, 0) << SHIFT
+                g = probe_group[q]
+            lower = _walk(top, group_top, top_size, lower, g, lo[q], False)
+            upper = _walk(top, group_top, top_size, max(lower, upper), g, hi[q], True)
+            first = _block_of(lower)
+            last = _block_of(upper)
+            prefetch(index, first)
+            prefetch(index, last)
+            if group is not None:
+                prefetch(group_index, first)
+                prefetch(group_index, last)
+            start[q] = first
+            end[q] = last
+        q = step - AHEAD
+        if 0 <= q < m:  # count in the index; the blocks of the run are on their way
+            if probe_group is not None:
+                g = probe_group[q]
+            first = start[q]
+            last = end[q]
+            first = _block_of(min(first + _count(index, group_index, first, g, lo[q], False), index_size))
+            last = _block_of(min(last + _count(index, group_index, last, g, hi[q], True), index_size))
             prefetch(key, first)
             prefetch(key, last)
             if group is not None:
                 prefetch(group, first)
                 prefetch(group, last)
-            start[ahead] = first
-            end[ahead] = last
-        q = ahead - AHEAD
+            start[q] = first
+            end[q] = last
+        q = step - 2 * AHEAD
         if q < 0:
             continue
         if probe_group is not None:
             g = probe_group[q]
         first = start[q]
         last = end[q]
-        a = lo[q]
-        b = hi[q]
-        below = 0
-        up_to = 0
-        if group is not None:
-            for u in range(BLOCK):
-                below += (group[first + u] < g) | ((group[first + u] == g) & (key[first + u] < a))
-                up_to += (group[last + u] < g) | ((group[last + u] == g) & (key[last + u] <= b))
-        else:
-            for u in range(BLOCK):
-                below += key[first + u] < a
-                up_to += key[last + u] <= b
-        first = min(first + below, size)
-        last = min(last + up_to, size)
+        first = min(first + _count(key, group, first, g, lo[q], False), size)
+        last = min(last + _count(key, group, last, g, hi[q], True), size)
         # Written always, kept only if not empty: no branch to mispredict where matches are rare.
         start[hits] = first
         end[hits] = last

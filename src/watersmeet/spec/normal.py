@@ -218,7 +218,9 @@ class _Planner:
         for side, its_type in zip(first.name, types, strict=True):
             if _limit(side, its_type) * 10 ** (scale - its_type.scale) > INT64_LIMIT:
                 return KeyDomain("double_offset")
-        if any(abs(atom.offset) * 10**scale >= INT64_LIMIT for atom in atoms):
+        if any(
+            abs(atom.offset) * 10**scale >= INT64_LIMIT - 1 for atom in atoms
+        ):  # 1: the neighbour of the offset fits, too
             return KeyDomain("double_offset")
         return KeyDomain("integer", scale)
 

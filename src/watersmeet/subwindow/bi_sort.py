@@ -1,7 +1,8 @@
 """BI-Sort: a sorted main array with an index, and an insertion buffer (PanJoin, section III-D).
 
 Design. Rows lie in sorted *runs*. The first and largest is the paper's main array; the others together are its
-insertion buffer. Every run has an index of each eighth key. A probe's answer is a range of positions in each run.
+insertion buffer. Every run has a two-level index of each eighth key. A probe's answer is a range of positions in each
+run.
 
 Departures. The paper's buffer is unsorted and scanned, since its tuples may come one by one; here a batch arrives
 sorted, so the buffer is a few sorted runs, searched like the main array. A batch is merged with the last run as long
@@ -10,7 +11,8 @@ as that is less than ``RATIO`` times its size, so runs shrink by that factor fro
 Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
 
 Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs,
-and a probe searches each once. Memory: 12 bytes a row (key, row number), an eighth of a key for the index, 8 more with groups.
+and a probe searches each once. Memory: 12 bytes a row (key, row number), an eighth of a key for the
+index, 8 more with groups.
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ class _Run:
     size: int
     index: Int64s
     group_index: Int64s | None
+    top: Int64s
+    group_top: Int64s | None
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.key, self.row, self.group, self.index, self.group_index)
+        arrays = (self.key, self.row, self.group, self.index, self.group_index, self.top, self.group_top)
         return sum(array.nbytes for array in arrays if array is not None)
 
 
@@ -74,6 +78,8 @@ class BiSort:
                 run.size,
                 run.index,
                 run.group_index,
+                run.top,
+                run.group_top,
                 probes.lo,
                 probes.hi,
                 probes.group,
@@ -133,5 +139,12 @@ def _merged(a: _Run, b: _Run) -> _Run:
 
 
 def _indexed(key: Int64s, row: Int32s, group: Int64s | None, size: int) -> _Run:
-    group_index = None if group is None else sorted_run.sample_run(group, size)
-    return _Run(key, row, group, size, sorted_run.sample_run(key, size), group_index)
+    index, top = _levels(key, size)
+    group_index, group_top = (None, None) if group is None else _levels(group, size)
+    return _Run(key, row, group, size, index, group_index, top, group_top)
+
+
+def _levels(keys: Int64s, size: int) -> tuple[Int64s, Int64s]:
+    """Return the index of a run, and the index of that."""
+    index = sorted_run.sample_run(keys, size)
+    return index, sorted_run.sample_run(index, len(index) - sorted_run.BLOCK)

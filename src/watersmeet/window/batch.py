@@ -13,7 +13,8 @@ from watersmeet.kernels.sorted_run import sort_keys
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Entries, Probes
-from watersmeet.window.plan import JoinPlan
+from watersmeet.window.payload import Extent, extent_of
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
 __all__ = ["Arrival", "KeyedBatch", "SortedKeys"]
 
@@ -52,6 +53,8 @@ class KeyedBatch:
     _keys: dict[int, Int64s] = field(default_factory=dict)
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[int, list[KeyRange]] = field(default_factory=dict)
+    _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
+    _reach: tuple[Extent, Extent] | None = None
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -81,6 +84,27 @@ class KeyedBatch:
 
     def probes(self, order: IndexOrder) -> list[Probes]:
         """Return what the batch looks for in a subwindow of the other stream, one set of probes per interval."""
+        if order not in self._probes:
+            self._probes[order] = self._look_for(order)
+        return self._probes[order]
+
+    def reach(self) -> tuple[Extent, Extent]:
+        """Return the extents of the earliest and of the latest place in the other window that each row meets.
+
+        Places are timestamps, or in a count window arrival numbers of rows that came before this batch.
+        """
+        if self._reach is None:
+            if self.arrival is not None:
+                seen = extent_of(self.arrival.seen)
+                length = self.plan.length(OTHER_SIDE[self.side])
+                self._reach = Extent(seen.low - length, seen.high - length), Extent(seen.low - 1, seen.high - 1)
+            else:
+                assert self.plan.time is not None
+                (wanted,) = self.ranges(self.plan.time)
+                self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
+        return self._reach
+
+    def _look_for(self, order: IndexOrder) -> list[Probes]:
         keys = self.sorted(order)
         if order.key is None:
             if not order.group:

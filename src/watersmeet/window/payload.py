@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from watersmeet.kernels.pairs import split_pairs
 
-__all__ = ["Chunk", "Extent", "Payload"]
+__all__ = ["Chunk", "Extent", "Payload", "extent_of"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -41,6 +41,11 @@ class Extent:
         """Grow to hold ``other`` too."""
         self.low = min(self.low, other.low)
         self.high = max(self.high, other.high)
+
+
+def extent_of(numbers: Int64s) -> Extent:
+    """Return the extent of some numbers (at least one)."""
+    return Extent(int(numbers.min()), int(numbers.max()))
 
 
 @dataclass(slots=True)

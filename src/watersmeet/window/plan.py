@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import Final
@@ -101,13 +101,17 @@ def _arrival_axis(window: CountWindow, schemas: dict[Side, pa.Schema]) -> Axis:
     assert window.order_by is not None
     comparison = Compare("<", Column("left", window.order_by), Column("right", window.order_by))
     check_predicate(comparison, schemas)
+    types_of_both = [type_of(column, schemas) for column in comparison.children()]
     axes = normal_form(comparison, schemas).axes
+    if all(its_type.kind == "timestamp" for its_type in types_of_both):  # of whatever units, as in a time window
+        scale = max(its_type.scale for its_type in types_of_both)
+        return replace(axes[0], domain=KeyDomain("integer", scale))
     if len(axes) != 1 or not axes[0].domain.is_exact:
         types = " and ".join(str(schemas[side].field(window.order_by).type) for side in schemas)
         raise ColumnTypeError(
             explain_refusal(
                 f"order_by={window.order_by!r} names columns of type {types}",
-                "numbers of at most 64 bits, dates, timestamps",
+                "numbers of at most 64 bits, dates or timestamps, of one kind on both sides",
                 "order by a timestamp or a sequence number",
             )
         )

@@ -30,7 +30,7 @@ from watersmeet.spec.expression import Column, Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.payload import Chunk, Extent, Payload
+from watersmeet.window.payload import Chunk, Extent, Payload, extent_of
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.sample import key_fractions, sample_rows
 from watersmeet.window.segment import Segment
@@ -132,7 +132,7 @@ class StreamWindow:
         else:
             assert batch.arrival is not None
             places = batch.arrival.sequence
-        return Extent(int(places.min()), int(places.max()))
+        return extent_of(places)
 
     def _has_room(self, segment: Segment, batch: KeyedBatch) -> bool:
         if segment.rows + len(batch) > segment.capacity:
@@ -219,17 +219,13 @@ class StreamWindow:
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
-        low, high = segment.place.low, segment.place.high
-        if self.plan.time is not None:
-            (wanted,) = batch.ranges(self.plan.time)
-            if high < int(wanted.lo.min()) or low > int(wanted.hi.max()):
-                return None
-            return low >= int(wanted.lo.max()) and high <= int(wanted.hi.min())
-        assert batch.arrival is not None
-        seen = batch.arrival.seen
-        if high < int(seen.min()) - self.length:
+        earliest, latest = batch.reach()
+        place = segment.place
+        if self.plan.time is None:  # a row of the same push may be the later one, and then meets rows beyond the reach
+            latest = Extent(latest.low, max(latest.high, place.high))
+        if place.high < earliest.low or place.low > latest.high:
             return None
-        return high < int(seen.min()) and low >= int(seen.max()) - self.length
+        return place.low >= earliest.high and place.high <= latest.low
 
     def _checks(self, order: IndexOrder, *, window_holds: bool) -> list[int]:
         """Return the axes that must be checked on candidates: those required and not enforced by the order itself."""
