@@ -42,7 +42,13 @@ def column_type(arrow: pa.DataType) -> Type:
         return Type("int", {8: 3, 16: 5, 32: 10, 64: 20}[arrow.bit_width])
     if pa.types.is_decimal(arrow):
         return Type("decimal", arrow.precision, arrow.scale)
-    names = {"float": "float", "halffloat": "float", "bool": "boolean", "large_string": "string", "string_view": "string"}
+    names = {
+        "float": "float",
+        "halffloat": "float",
+        "bool": "boolean",
+        "large_string": "string",
+        "string_view": "string",
+    }
     name = str(arrow).partition("[")[0].removesuffix("32").removesuffix("64")
     return Type({"duration": "interval", **names}.get(name, name))
 
@@ -94,7 +100,9 @@ class Evaluator:
                     result = self.common(result, self.type(argument))
                 return result
             case ex.Arithmetic(operator, a, b):
-                return self.arithmetic_type(operator, self.type(a), self.type(b), b if self.type(a).kind == "date" else a)
+                return self.arithmetic_type(
+                    operator, self.type(a), self.type(b), b if self.type(a).kind == "date" else a
+                )
         return Type("boolean")
 
     @staticmethod
@@ -133,7 +141,7 @@ class Evaluator:
         digits = a.digits - a.scale + b.scale + scale
         return Type("decimal", digits, scale if digits <= 38 else max(38 - (digits - scale), min(scale, 6)))
 
-    def value(self, node: ex.Expression, row: Mapping[tuple[str, str], Any]) -> Any:
+    def value(self, node: ex.Expression, row: Mapping[tuple[str, str], Any]) -> Any:  # noqa: C901, PLR0912
         match node:
             case ex.Column(side, name):
                 return row[side, name]
@@ -147,7 +155,9 @@ class Evaluator:
                 return self.value(operand, row) is None
             case ex.Call("least" | "greatest" as function, arguments):
                 values = [self.to(self.type(node), a, self.value(a, row)) for a in arguments]
-                return (min if function == "least" else max)((v for v in values if v is not None), key=ordered, default=None)
+                return (min if function == "least" else max)(
+                    (v for v in values if v is not None), key=ordered, default=None
+                )
         values = [self.value(child, row) for child in node.children()]
         if None in [None if value is None else 0 for value in values]:
             return None
@@ -220,7 +230,8 @@ def cast(value: Any, source: str, target: Type, name: str) -> Any:
         case "double":
             return np.float64(float(value))
         case "float":
-            return value if source == "float" else np.float32(value) if source == "double" else nearest_float(Fraction(value))
+            with np.errstate(over="ignore"):
+                return np.float32(value) if source in ("float", "double") else nearest_float(Fraction(value))
         case "timestamp":
             return Fraction(value * 86400) if source == "date" else value
         case "date":
@@ -241,14 +252,21 @@ def half_up(value: Fraction, scale: int) -> Fraction:
 
 def nearest_float(value: Fraction) -> np.float32:
     """Return the float32 nearest to ``value``; of two the one whose last bit is zero."""
-    guess = np.float32(float(value))
-    around = [guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf))]
+    with np.errstate(over="ignore"):
+        guess = np.float32(float(value))
+        around = [guess, np.nextafter(guess, np.float32(np.inf)), np.nextafter(guess, np.float32(-np.inf))]
+    if not np.isfinite(around).all():
+        return guess  # beyond the largest float
     return min(around, key=lambda f: (abs(Fraction(float(f)) - value), int(f.view(np.int32)) & 1))
 
 
 def ordered(value: Any) -> Any:
     """Return what orders as ``value`` does: NaN equals NaN and is greater than all."""
-    return (bool(np.isnan(value)), np.float64(0) if np.isnan(value) else value) if isinstance(value, np.floating) else value
+    return (
+        (bool(np.isnan(value)), np.float64(0) if np.isnan(value) else value)
+        if isinstance(value, np.floating)
+        else value
+    )
 
 
 def rows_of(side: str, table: pa.Table | None) -> list[dict[tuple[str, str], Any]]:
@@ -258,7 +276,9 @@ def rows_of(side: str, table: pa.Table | None) -> list[dict[tuple[str, str], Any
     return [{name: values[i] for name, values in columns.items()} for i in range(table.num_rows)]
 
 
-def on_time(window: TimeWindow, pushes: Iterable[tuple[list[Any], list[Any]]]) -> tuple[list[Any], list[Any], Counter[str]]:
+def on_time(
+    window: TimeWindow, pushes: Iterable[tuple[list[Any], list[Any]]]
+) -> tuple[list[Any], list[Any], Counter[str]]:
     """Return the left and right rows that are neither late nor without a timestamp, and how many were late."""
     names = (("left", window.left_ts), ("right", window.right_ts))
     kept: tuple[list[Any], list[Any]] = ([], [])
@@ -272,8 +292,10 @@ def on_time(window: TimeWindow, pushes: Iterable[tuple[list[Any], list[Any]]]) -
                     late[names[i][0]] += 1
                 else:
                     kept[i].append(row)
-            largest[i] = max((row[names[i]] for row in timed), default=None) if largest[i] is None else max(
-                [largest[i], *(row[names[i]] for row in timed)]
+            largest[i] = (
+                max((row[names[i]] for row in timed), default=None)
+                if largest[i] is None
+                else max([largest[i], *(row[names[i]] for row in timed)])
             )
         if None not in largest:
             reached = min(largest) - constant(window.lateness)
@@ -281,7 +303,9 @@ def on_time(window: TimeWindow, pushes: Iterable[tuple[list[Any], list[Any]]]) -
     return *kept, late
 
 
-def pairs(on: ex.Predicate, window: Window, schemas: Mapping[str, pa.Schema], pushes: list[Push]) -> Counter[tuple[Any, Any]]:
+def pairs(
+    on: ex.Predicate, window: Window, schemas: Mapping[str, pa.Schema], pushes: list[Push]
+) -> Counter[tuple[Any, Any]]:
     """Return the pairs of ids that the join gives for ``pushes``."""
     history = [(rows_of("left", left), rows_of("right", right)) for left, right in pushes]
     if isinstance(window, TimeWindow):
@@ -290,10 +314,10 @@ def pairs(on: ex.Predicate, window: Window, schemas: Mapping[str, pa.Schema], pu
         lefts, rights = in_order(window, history)
     truth = Evaluator(schemas)
     return Counter(
-        (l["left", "id"], r["right", "id"])
-        for l in lefts
-        for r in rights
-        if meets(window, l, r) and truth.value(on, {**l, **r}) is True
+        (left["left", "id"], right["right", "id"])
+        for left in lefts
+        for right in rights
+        if meets(window, left, right) and truth.value(on, {**left, **right}) is True
     )
 
 
@@ -301,6 +325,7 @@ def in_order(window: CountWindow, pushes: list[tuple[list[Any], list[Any]]]) -> 
     """Number the rows as they arrive: in their own stream, and by how many rows of the other stream came before."""
     arrived: tuple[list[Any], list[Any]] = ([], [])
     for push in pushes:
+
         def moment(row: Any, side: str) -> Any:
             value = row[side, window.order_by] if window.order_by else 0
             return (value is not None, ordered(value) if value is not None else 0)
@@ -311,11 +336,11 @@ def in_order(window: CountWindow, pushes: list[tuple[list[Any], list[Any]]]) -> 
     return arrived
 
 
-def meets(window: Window, l: Any, r: Any) -> bool:
+def meets(window: Window, left: Any, right: Any) -> bool:
     if isinstance(window, TimeWindow):
-        distance = l["left", window.left_ts] - r["right", window.right_ts]
+        distance = left["left", window.left_ts] - right["right", window.right_ts]
         return distance <= constant(window.right) if distance >= 0 else -distance <= constant(window.left)
-    (left_number, rights_before), (right_number, lefts_before) = l["left", "#"], r["right", "#"]
+    (left_number, rights_before), (right_number, lefts_before) = left["left", "#"], right["right", "#"]
     if left_number < lefts_before:  # the left row came first
         return lefts_before - left_number <= window.left
     return rights_before - right_number <= window.right

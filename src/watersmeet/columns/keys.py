@@ -122,8 +122,9 @@ def _float_bound(values: npt.NDArray[np.float64], offset: Fraction, direction: i
     shift = float(offset)
     finite = np.clip(values, -LARGEST, LARGEST)  # keeps NaN
     with np.errstate(all="ignore"):
-        slack = SLACK * np.spacing(np.maximum(np.abs(finite), abs(shift)))
-        bound = finite + shift + direction * slack
+        # Halved and doubled: the spacing of the largest float would be infinite.
+        slack = 2 * SLACK * np.spacing(np.maximum(np.abs(finite), abs(shift)) / 2)
+        bound = np.clip(finite + shift, -LARGEST, LARGEST) + direction * slack
     # An infinite value plus anything is itself; only towards the other infinity does the widening reach finite numbers.
     bound = np.where(values == direction * np.inf, values, bound)
     return kernels.order_bits(bound.view(np.int64))

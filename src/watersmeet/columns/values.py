@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
@@ -90,8 +91,8 @@ def evaluate(expression: Expression, columns: ColumnSource, schemas: Schemas) ->
             return _arithmetic(operator, evaluate(a, columns, schemas), evaluate(b, columns, schemas), target)
         case Call("abs", (operand,)):
             inner = evaluate(operand, columns, schemas)
-            if inner.type.is_exact and inner.data.dtype != object and _extent(inner.data)[0] == INT64_MIN:
-                return Vector(inner.type, np.abs(np.asarray(inner.data).astype(object)), inner.valid)
+            if inner.type.is_exact:
+                return Vector(inner.type, _sizes(inner.data), inner.valid)
             return Vector(inner.type, np.abs(inner.data), inner.valid)
         case Call(function, arguments):
             target = type_of(expression, schemas)
@@ -209,7 +210,7 @@ def _constant(constant: Constant) -> Vector:
         case float() as number:
             return Vector(kind, np.float64(number))
         case Decimal() as number:
-            return Vector(kind, _scalar(int(number.scaleb(kind.scale))))
+            return Vector(kind, _scalar(int(Fraction(number) * 10**kind.scale)))
         case str() as text:
             return Vector(kind, pa.scalar(text))
         case timedelta() as span:
@@ -250,7 +251,7 @@ def _integers(operator: str, a: Array, b: Array) -> Array:
                 ends = (min(products), max(products))
         if ends[0] < INT64_MIN or ends[1] > INT64_MAX:
             a, b = a.astype(object), b.astype(object)
-    return {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](a, b)
+    return np.asarray({"+": np.add, "-": np.subtract, "*": np.multiply}[operator](a, b))
 
 
 def _rescaled(vector: Vector, scale: int) -> Array:
@@ -309,8 +310,8 @@ def _arithmetic(operator: str, a: Vector, b: Vector, target: ValueType) -> Vecto
         divisor = np.where(nonzero, y, 1)
         if object in (x.dtype, divisor.dtype):
             x, divisor = x.astype(object), divisor.astype(object)
-            rest = np.abs(x) % np.abs(divisor)
-            rest = np.where(x < 0, -rest, rest)
+            rest = np.asarray(np.abs(x) % np.abs(divisor))
+            rest = _pick(x < 0, -rest, rest)
         else:
             rest = np.fmod(x, divisor)
         return Vector(result_type, rest, _all_valid(valid, nonzero))
@@ -330,17 +331,31 @@ def _float_arithmetic(operator: str, a: Vector, b: Vector, target: ValueType, va
 
 def _decimal_quotient(a: Vector, b: Vector, target: ValueType, valid: Bools | None) -> Vector:
     """Divide decimals as Spark does: to the target's scale, halves away from zero."""
-    x = np.asarray(a.data).astype(object) * 10 ** (target.scale - a.type.scale + b.type.scale)
-    y = np.asarray(b.data).astype(object)
+    x, y = np.asarray(a.data).astype(object), np.asarray(b.data).astype(object)
+    shift = target.scale - a.type.scale + b.type.scale
+    x, y = (np.asarray(x * 10**shift), y) if shift >= 0 else (x, np.asarray(y * 10**-shift))
     nonzero = np.asarray(y != 0, bool)
-    y = np.where(nonzero, y, 1)
+    y = _pick(nonzero, y, 1)
     return Vector(target, _half_up(x, y), _all_valid(valid, nonzero))
 
 
 def _half_up(x: Array, y: Array) -> Array:
     """Return ``x / y`` rounded to the nearest integer, halves away from zero."""
+    if max(abs(end) for data in (x, y) for end in _extent(data)) > INT64_MAX // 4:
+        x, y = np.asarray(x).astype(object), np.asarray(y).astype(object)
     size = (2 * np.abs(x) + np.abs(y)) // (2 * np.abs(y))
-    return np.asarray(np.where((x < 0) != (y < 0), -size, size))
+    return _pick((x < 0) != (y < 0), -size, size)
+
+
+def _pick(condition: Array, a: Array | int, b: Array | int) -> Array:
+    """Return ``a`` where ``condition`` holds, else ``b``; either may be a Python integer of any size."""
+    return np.where(condition, np.asarray(a), np.asarray(b))
+
+
+def _sizes(data: Array) -> Array:
+    """Return the absolute values of some integers."""
+    data = np.asarray(data)
+    return np.asarray(np.abs(data.astype(object) if _extent(data)[0] == INT64_MIN else data))
 
 
 def _cast(vector: Vector, target: ValueType) -> Vector:
@@ -357,7 +372,7 @@ def _cast(vector: Vector, target: ValueType) -> Vector:
             numbers = to_float(
                 Vector(ValueType("int", 1), np.asarray(data, np.int64)) if source.kind == "boolean" else vector
             )
-            return Vector(target, numbers if target.kind == "double" else numbers.astype(np.float32), vector.valid)
+            return Vector(target, numbers if target.kind == "double" else _rounded_once(vector, numbers), vector.valid)
         case "timestamp":
             return Vector(target, _days_to_microseconds(vector).data, vector.valid) if source.kind == "date" else vector
         case "date":
@@ -374,8 +389,8 @@ def _cast(vector: Vector, target: ValueType) -> Vector:
     if target.kind == "int":
         whole = np.asarray(data)
         if source.scale:
-            size = np.abs(whole) // 10**source.scale
-            whole = np.where(whole < 0, -size, size)
+            size = _sizes(whole) // 10**source.scale
+            whole = _pick(whole < 0, -size, size)
         limit = INTEGER_LIMITS[target.digits]
         return _limited(Vector(target, whole, vector.valid), -limit, limit - 1)
     if target.scale >= source.scale:
@@ -383,6 +398,23 @@ def _cast(vector: Vector, target: ValueType) -> Vector:
     else:
         scaled = _half_up(np.asarray(data), np.asarray(10 ** (source.scale - target.scale)))
     return _limited(Vector(target, scaled, vector.valid), -(10**target.digits) + 1, 10**target.digits - 1)
+
+
+def _rounded_once(vector: Vector, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Return a vector as float32, given its values as float64: halfway between two floats the exact value decides."""
+    with np.errstate(over="ignore"):
+        nearest = np.atleast_1d(numbers.astype(np.float32))
+    if not vector.type.is_exact or vector.type.kind == "boolean":
+        return nearest.reshape(numbers.shape)
+    double, exact = np.atleast_1d(numbers), np.atleast_1d(vector.data)
+    for direction in (np.float32(-np.inf), np.float32(np.inf)):
+        other = np.nextafter(nearest, direction)
+        halfway = (nearest.astype(np.float64) + other) / 2 == double
+        for row in np.flatnonzero(halfway).tolist():  # so rare that a loop does not matter
+            value = Fraction(int(exact[row]), 10**vector.type.scale)
+            if value != Fraction(double[row]) and (value > Fraction(double[row])) == (direction > 0):
+                nearest[row] = other[row]
+    return nearest.reshape(numbers.shape)
 
 
 def _limited(vector: Vector, low: int, high: int) -> Vector:
@@ -479,12 +511,14 @@ def _choose(function: str, a: Vector, b: Vector, target: ValueType) -> Vector:
     take_a = take_a if a.valid is None else take_a & a.valid
     valid = None if a.valid is None or b.valid is None else a.valid | b.valid
     if a.is_text:
-        return Vector(
-            target, pc.if_else(pa.array(np.atleast_1d(take_a)), _plain_text(a.data), _plain_text(b.data)), valid
-        )
+        condition = pa.scalar(bool(take_a)) if np.ndim(take_a) == 0 else pa.array(take_a)
+        return Vector(target, pc.if_else(condition, _plain_text(a.data), _plain_text(b.data)), valid)
+    if a.type.kind != b.type.kind:
+        a, b = _days_to_microseconds(a), _days_to_microseconds(b)
     x, y = _comparable(a, b)
-    scale = max(a.type.scale, b.type.scale)
-    return Vector(ValueType(target.kind, target.digits, scale), np.where(take_a, x, y), valid)
+    common = common_type(a.type, b.type)
+    assert common is not None
+    return Vector(ValueType(common.kind, target.digits, max(a.type.scale, b.type.scale)), _pick(take_a, x, y), valid)
 
 
 def _both(a: Vector, b: Vector) -> Vector:

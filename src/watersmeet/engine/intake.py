@@ -23,16 +23,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.columns.keys import axis_keys, axis_valid
-from watersmeet.columns.values import is_true
 from watersmeet.spec.errors import LateRowError, SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.window import TimeWindow
+from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
+from watersmeet.window.arrival import number_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
 __all__ = ["Accepted", "Intake", "Progress", "Slice"]
 
-Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
 ROWS_PER_SLICE: Final = 1 << 17
@@ -87,45 +87,16 @@ class Intake:
     # --- count windows ----------------------------------------------------------------------------------------------
 
     def _accept_counted(self, rows: dict[Side, pa.RecordBatch], progress: Progress) -> Accepted:
-        arrivals = self._arrivals(rows)
+        arrivals = number_arrivals(self.plan, rows, self.progress.rows)
         batches, nulls = {}, dict(progress.null)
         for side, batch in rows.items():
             keep = np.ones(batch.num_rows, bool)
-            nulls[side] += self._drop_nulls(side, batch, keep)
-            self._drop_filtered(side, batch, keep)
+            nulls[side] += drop_nulls(self.plan, side, batch, keep)
+            drop_filtered(self.plan, side, batch, keep)
             arrival = Arrival(arrivals[side].sequence[keep], arrivals[side].seen[keep])
-            batches[side] = KeyedBatch(self.plan, side, _filtered(batch, keep), arrival)
+            batches[side] = KeyedBatch(self.plan, side, keep_rows(batch, keep), arrival)
         before: dict[Side, int | None] = {side: progress.rows[side] - self.plan.length(side) for side in rows}
         return Accepted(iter([Slice(batches["left"], batches["right"], before)]), replace(progress, null=nulls))
-
-    def _arrivals(self, rows: dict[Side, pa.RecordBatch]) -> dict[Side, Arrival]:
-        """Give the rows of a push their numbers: by ``order_by``, left before right, then as given."""
-        first = self.progress.rows
-        count = {side: batch.num_rows for side, batch in rows.items()}
-        axis = self.plan.arrival
-        if axis is None:
-            return {
-                "left": Arrival(first["left"] + np.arange(count["left"]), np.full(count["left"], first["right"])),
-                "right": Arrival(
-                    first["right"] + np.arange(count["right"]), np.full(count["right"], first["left"] + count["left"])
-                ),
-            }
-        moments = {side: axis_keys(axis, side, batch, self.plan.schemas) for side, batch in rows.items()}
-        valid = {side: axis_valid(axis, side, batch, self.plan.schemas) for side, batch in rows.items()}
-        if any(known is not None for known in valid.values()):  # nulls first: before every key, the smallest int64 too
-            distinct = np.unique(np.concatenate([moments["left"], moments["right"]]))
-            for side, known in valid.items():
-                rank = np.searchsorted(distinct, moments[side])
-                moments[side] = rank if known is None else np.where(known, rank, -1)
-        arrivals = {}
-        for side, ties in (("left", "left"), ("right", "right")):
-            own, other = moments[side], np.sort(moments[OTHER_SIDE[side]])
-            sequence = np.empty(len(own), np.int64)
-            sequence[np.argsort(own, kind="stable")] = first[side] + np.arange(len(own))
-            # A left row has seen the right rows strictly before it; a right row also the left rows of the same moment.
-            earlier = np.searchsorted(other, own, "left" if ties == "left" else "right")
-            arrivals[side] = Arrival(sequence, first[OTHER_SIDE[side]] + earlier)
-        return arrivals
 
     # --- time windows -----------------------------------------------------------------------------------------------
 
@@ -152,9 +123,9 @@ class Intake:
                 late[side] += late_now
                 keep &= ~behind
             nulls[side] += int(0 if valid is None else np.count_nonzero(~valid))
-            nulls[side] += self._drop_nulls(side, batch, keep)
-            self._drop_filtered(side, batch, keep)
-            kept[side] = _filtered(batch, keep)
+            nulls[side] += drop_nulls(self.plan, side, batch, keep)
+            drop_filtered(self.plan, side, batch, keep)
+            kept[side] = keep_rows(batch, keep)
             times[side] = time if kept[side] is batch else time[keep]
         watermark = self._watermark(largest)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
@@ -244,32 +215,6 @@ class Intake:
             return pa.RecordBatch.from_pylist([], schema=schema)
         batches = table.unify_dictionaries().combine_chunks().to_batches()
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-    def _drop_nulls(self, side: Side, batch: pa.RecordBatch, keep: Bools) -> int:
-        """Clear ``keep`` for rows without a value on some axis; return how many were cleared."""
-        before = int(np.count_nonzero(keep))
-        for axis in self.plan.axes:
-            valid = axis_valid(axis, side, batch, self.plan.schemas)
-            if valid is not None:
-                keep &= valid
-        return before - int(np.count_nonzero(keep))
-
-    def _drop_filtered(self, side: Side, batch: pa.RecordBatch, keep: Bools) -> None:
-        """Clear ``keep`` for rows that fail the conjuncts which speak of their side alone."""
-        predicate = self.plan.filters[side]
-        if predicate is not None:
-            names = batch.schema
-            keep &= is_true(
-                predicate,
-                lambda column: batch.column(names.get_field_index(column.name)),
-                self.plan.schemas,
-                batch.num_rows,
-            )
-
-
-def _filtered(batch: pa.RecordBatch, keep: Bools) -> pa.RecordBatch:
-    """Return the rows to keep: the batch itself when that is all."""
-    return batch if keep.all() else batch.filter(pa.array(keep))
 
 
 def _in_time_order(

@@ -76,8 +76,9 @@ def write_snapshot(saved: Saved) -> bytes:
 
 def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`SnapshotError`."""
-    description, left, right = _sections(blob)
+    sections = _sections(blob)
     try:
+        description, left, right = sections
         content = json.loads(description)
         rows = {"left": pa.ipc.open_stream(left), "right": pa.ipc.open_stream(right)}
         window = _window_from_json(content["window"])
@@ -118,6 +119,8 @@ def _sections(blob: bytes) -> list[bytes]:
         raise _damaged("its digest does not fit its content")
     sections, position = [], 0
     while position < len(body):
+        if len(body) < position + LENGTH.size:
+            raise _damaged("its last section is cut off")
         (length,) = LENGTH.unpack_from(body, position)
         position += LENGTH.size
         sections.append(body[position : position + length])

@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.explain import explain_join
 from watersmeet.engine.intake import Intake
 from watersmeet.engine.kang import Kang
+from watersmeet.engine.result import gather_pairs, result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.spec.errors import SpecificationError, explain_refusal
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
-from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import plan_join
-from watersmeet.window.stream_window import Match
 
 __all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "Topology"]
 
@@ -87,7 +85,7 @@ class StreamJoin:
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure)
         self._how, self._topology_name, self._cores, self._late = how, topology, cores, late
-        self._schema = _result_schema(left, right)
+        self._schema = result_schema(left, right)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
         self._topology = Kang(self._plan)
         self._pairs = 0
@@ -116,7 +114,7 @@ class StreamJoin:
         for part in accepted.slices:
             for probing, matches in self._topology.push(part.left, part.right):
                 if matches:
-                    results.append(self._result(probing, matches))
+                    results.append(gather_pairs(probing, matches, self._schema))
             for side, before in part.expire_before.items():
                 if before is not None:
                     self._topology.expire(side, before)
@@ -186,36 +184,6 @@ class StreamJoin:
             for rows, sequence in segments:
                 windows[side].load(rows, sequence)
         return join
-
-    def _result(self, probing: KeyedBatch, matches: list[Match]) -> pa.Table:
-        """Gather the columns of the pairs that a batch found; stored rows stay in a chunk per place they came from."""
-        who = pa.array(np.concatenate([match.who for match in matches]))
-        new = pa.Table.from_batches([probing.rows.take(who)])
-        old = pa.Table.from_batches([match.stored.take(pa.array(match.row)) for match in matches])
-        left, right = (new, old) if probing.side == "left" else (old, new)
-        return pa.Table.from_arrays([*left.columns, *right.columns], schema=self._schema)
-
-
-def _result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
-    """Return all left columns, then all right ones; a name on both sides gets its side as prefix."""
-    both = set(left.names) & set(right.names)
-    sides: tuple[tuple[Side, pa.Schema], ...] = (("left", left), ("right", right))
-    fields = [
-        column.with_name(f"{side}_{column.name}") if column.name in both else column
-        for side, schema in sides
-        for column in schema
-    ]
-    names = [column.name for column in fields]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise SpecificationError(
-            explain_refusal(
-                f"the result would have more than one column named {', '.join(map(repr, repeated))}",
-                "names that stay different after left_ and right_ are put before those that occur on both sides",
-                "rename the columns before the join",
-            )
-        )
-    return pa.schema(fields)
 
 
 def _check_options(**given: str) -> None:

@@ -15,6 +15,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final, Literal
 
+from sqlglot.tokens import Tokenizer
+
 __all__ = [
     "And",
     "Arithmetic",
@@ -111,6 +113,9 @@ class Constant(Expression):
                 return f"INTERVAL {self.value // timedelta(microseconds=1)} MICROSECONDS"
             case "double":
                 return f"{self.value!r}D"
+            case "decimal":  # with a point and without an exponent, or it would read as an integer or a double
+                digits = format(self.value, "f")
+                return digits if "." in digits else f"{digits}."
             case _:
                 return str(self.value)
 
@@ -301,4 +306,5 @@ def sides_of(expression: Expression) -> frozenset[Side]:
 
 
 def _quoted(name: str) -> str:
-    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+    is_plain = name.isascii() and name.isidentifier() and name.upper() not in Tokenizer.KEYWORDS
+    return name if is_plain else "`" + name.replace("`", "``") + "`"

@@ -33,13 +33,17 @@ class IntervalSet:
         return IntervalSet(tuple(joined), self.step)
 
     def intersection(self, other: IntervalSet) -> IntervalSet:
-        """Return the members of both sets."""
+        """Return the members of both sets.
+
+        On a continuum an interval whose ends have changed places stays: the ends are rounded where they are added to
+        values, and far from zero ``x + 1 <= x`` may be true.
+        """
         parts = []
         for low_a, high_a in self.parts:
             for low_b, high_b in other.parts:
                 low = low_b if low_a is None else low_a if low_b is None else max(low_a, low_b)
                 high = high_b if high_a is None else high_a if high_b is None else min(high_a, high_b)
-                if low is None or high is None or low <= high:
+                if low is None or high is None or low <= high or self.step == 0:
                     parts.append((low, high))
         return IntervalSet(tuple(parts), self.step)
 

@@ -406,7 +406,8 @@ def _without_abs(compare: Compare) -> Predicate:
         operator, function, bound = MIRRORED[operator], bound, function
     match function, bound:
         case Call("abs", (x,)), Constant(int() | float() | Decimal() | timedelta() as value) if _constant(bound) >= 0:
-            negative = Constant(-value, bound.kind)
+            # a minus sign would round a decimal to 28 digits
+            negative = Constant(value.copy_negate() if isinstance(value, Decimal) else -value, bound.kind)
             above, below = Compare(operator, x, bound), Compare(MIRRORED[operator], x, negative)
             return disjunction(above, below) if operator in ("=", ">", ">=") else conjunction(above, below)
     return compare

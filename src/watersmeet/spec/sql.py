@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
 import sqlglot
@@ -85,6 +86,7 @@ CAST_TARGETS: Final[dict[exp.DType, str]] = {
     exp.DType.TIMESTAMP: "timestamp",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
 }
+INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 PREDICATE_NODES: Final[tuple[type[exp.Expr], ...]] = (
     exp.And,
     exp.Or,
@@ -258,7 +260,9 @@ def _refusal(text: str, why: str, next_step: str = "") -> SpecificationError:
 
 def _negated(operand: Expression) -> Expression:
     """Return ``-operand``, a constant when it is one: ``-5`` is a literal, not an operation."""
-    if isinstance(operand, Constant) and isinstance(operand.value, int | float | Decimal | timedelta):
+    if isinstance(operand, Constant) and isinstance(operand.value, Decimal):
+        return Constant(operand.value.copy_negate(), operand.kind)  # a minus sign would round it to 28 digits
+    if isinstance(operand, Constant) and isinstance(operand.value, int | float | timedelta):
         return Constant(-operand.value, operand.kind)
     return Negative(operand)
 
@@ -280,12 +284,13 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
     """Return ``constant`` cast to ``target``, or None when the cast is left to the evaluator."""
     value = constant.value
     folds: dict[tuple[str, str], Callable[[], Constant]] = {
-        ("int", "bigint"): lambda: constant,
-        ("int", "int"): lambda: constant,
         ("string", "date"): lambda: Constant(date.fromisoformat(str(value)), "date"),
         ("string", "timestamp"): lambda: Constant(_utc(str(value)), "timestamp"),
         ("string", "timestamp_ntz"): lambda: Constant(_utc(str(value)), "timestamp"),
     }
+    if constant.kind == "int" and target in INTEGER_BITS and isinstance(value, int):
+        limit = 1 << (INTEGER_BITS[target] - 1)
+        return constant if -limit <= value < limit else None
     if (constant.kind, target) in folds:
         return folds[constant.kind, target]()
     if target == "double" and constant.kind in ("int", "decimal", "double", "string"):
@@ -296,9 +301,10 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
         return Constant(double, "double")
     if target.startswith("decimal") and constant.kind in ("int", "decimal", "string"):
         number = Decimal(str(value))
-        _, scale = (int(part) for part in target[len("decimal(") : -1].split(","))
-        if number == round(number, scale):
-            return Constant(number.quantize(Decimal(1).scaleb(-scale)), "decimal")
+        precision, scale = (int(part) for part in target[len("decimal(") : -1].split(","))
+        scaled = Fraction(number) * 10**scale
+        if scaled.denominator == 1 and abs(scaled) < 10**precision:  # else it has to be rounded, or is null
+            return Constant(Decimal((int(scaled < 0), tuple(map(int, str(abs(int(scaled))))), -scale)), "decimal")
     return None
 
 

@@ -64,6 +64,7 @@ def plan_join(
                 "write left.x and right.x",
             )
         )
+    _check_layouts(schemas)
     check_predicate(predicate, schemas)
     form = normal_form(predicate, schemas)
     axes, time, arrival = form.axes, None, None
@@ -73,6 +74,22 @@ def plan_join(
         arrival = _arrival_axis(window, schemas)
     filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
     return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual)
+
+
+def _check_layouts(schemas: dict[Side, pa.Schema]) -> None:
+    """Raise for columns that Arrow cannot gather rows of: their type would fail at the first pair."""
+    for side, schema in schemas.items():
+        for column in schema:
+            try:
+                pa.nulls(1, column.type).take(pa.array([0]))
+            except pa.ArrowNotImplementedError as error:
+                raise ColumnTypeError(
+                    explain_refusal(
+                        f"column {column.name!r} of the {side} stream has type {column.type}",
+                        "every type whose rows pyarrow can gather (pyarrow.compute.take)",
+                        "cast it before the join, for example string_view to string",
+                    )
+                ) from error
 
 
 def _time_axis(window: TimeWindow, schemas: dict[Side, pa.Schema]) -> Axis:

@@ -83,7 +83,7 @@ class StreamWindow:
         self._newest = batch
         if len(batch) == 0:
             return
-        place = self._place(batch)
+        place = self.place_of(batch)
         segment = self.segments[-1] if self.segments else None
         if segment is None or not self._has_room(segment, batch):
             segment = self._create(batch, place, other)
@@ -120,12 +120,12 @@ class StreamWindow:
         # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
         arrival = None if sequence is None else Arrival(sequence, sequence)
         batch = KeyedBatch(self.plan, self.side, rows, arrival)
-        place = self._place(batch)
+        place = self.place_of(batch)
         self._create(batch, place, self).insert(batch, place)
 
     # --- create -----------------------------------------------------------------------------------------------------
 
-    def _place(self, batch: KeyedBatch) -> Extent:
+    def place_of(self, batch: KeyedBatch) -> Extent:
         """Return where a batch lies in what the window is measured in: timestamps or arrival numbers."""
         if self.plan.time is not None:
             places = batch.key(self.plan.time)

@@ -39,17 +39,33 @@ DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int64": (pa.int64(), [*SMALL, 2**53 + 1, 2**63 - 1, 2**63 - 2, -(2**63), None]),
     "uint64": (pa.uint64(), [0, 1, 2, 3, 2**63 - 1, 2**64 - 1, 2**64 - 2, None]),
     "float32": (pa.float32(), [0.0, -0.0, 0.5, 1.0, -1.5, NAN, INF, -INF, 3.4028234663852886e38, 2.0**24, None]),
-    "float64": (pa.float64(), [0.0, -0.0, 0.1, 0.2, 0.30000000000000004, 1.0, -1.5, NAN, INF, -INF, 1.7e308, 5e-324, 2.0**53, None]),
-    "decimal(9,2)": (pa.decimal128(9, 2), [Decimal(n) / 100 for n in (0, 10, 20, 30, 100, -50, 999999999, -999999999)] + [None]),
+    "float64": (
+        pa.float64(),
+        [0.0, -0.0, 0.1, 0.2, 0.30000000000000004, 1.0, -1.5, NAN, INF, -INF, 1.7e308, 5e-324, 2.0**53, None],
+    ),
+    "decimal(9,2)": (
+        pa.decimal128(9, 2),
+        [Decimal(n) / 100 for n in (0, 10, 20, 30, 100, -50, 999999999, -999999999)] + [None],
+    ),
     "decimal(38,10)": (
         pa.decimal128(38, 10),
-        [Decimal(n).scaleb(-10) for n in (0, 10**9, 2 * 10**9, 10**10, 10**10 + 1, -5 * 10**9)] + [Decimal("9" * 28), -Decimal("9" * 28), None],
+        [Decimal(n).scaleb(-10) for n in (0, 10**9, 2 * 10**9, 10**10, 10**10 + 1, -5 * 10**9)]
+        + [Decimal("9" * 28), Decimal("-" + "9" * 28), None],
     ),
-    "timestamp(us)": (pa.timestamp("us"), [0, 1, 1_000_000, 2_000_000, -1_000_000, 86_400_000_000, 2**63 - 1, -(2**63), None]),
-    "timestamp(ns)": (pa.timestamp("ns"), [0, 1, 1_000, 1_000_000_000, 1_000_000_001, 86_400_000_000_000, 2**63 - 1, -(2**63), None]),
+    "timestamp(us)": (
+        pa.timestamp("us"),
+        [0, 1, 1_000_000, 2_000_000, -1_000_000, 86_400_000_000, 2**63 - 1, -(2**63), None],
+    ),
+    "timestamp(ns)": (
+        pa.timestamp("ns"),
+        [0, 1, 1_000, 1_000_000_000, 1_000_000_001, 86_400_000_000_000, 2**63 - 1, -(2**63), None],
+    ),
     "timestamp(s, zone)": (pa.timestamp("s", "Europe/Vienna"), [0, 1, 2, -1, 86_400, 2**40, None]),
     "date": (pa.date32(), [date.fromordinal(DAY + n) for n in (0, 1, 2, 3, -1, 10_000)] + [date.min, date.max, None]),
-    "string": (pa.string(), ["", "a", "ab", "b", "aaaaaaaab", "aaaaaaaac", "aaaaaaaa", "ä", "\U0001f600", "\uffff", "a\0", None]),
+    "string": (
+        pa.string(),
+        ["", "a", "ab", "b", "aaaaaaaab", "aaaaaaaac", "aaaaaaaa", "ä", "\U0001f600", "\uffff", "a\0", None],
+    ),
     "large_string": (pa.large_string(), ["", "a", "b", "aaaaaaaab", "aaaaaaaac", None]),
     "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["", "a", "b", "aaaaaaaab", "ä", None]),
     "bool": (pa.bool_(), [True, False, None]),
@@ -62,7 +78,13 @@ FAMILIES = {
 }
 WIDTHS = {
     "number": ["0", "1", "2", "0.5", "0.1D", "0.10", "1e300", "-1", "9223372036854775807", "12345678901234567890123"],
-    "timestamp": ["INTERVAL 0 SECONDS", "INTERVAL 1 SECOND", "INTERVAL 1 MICROSECOND", "INTERVAL 1 DAY", "INTERVAL -1 SECONDS"],
+    "timestamp": [
+        "INTERVAL 0 SECONDS",
+        "INTERVAL 1 SECOND",
+        "INTERVAL 1 MICROSECOND",
+        "INTERVAL 1 DAY",
+        "INTERVAL -1 SECONDS",
+    ],
     "date": ["INTERVAL 0 DAYS", "INTERVAL 1 DAY", "INTERVAL 36 HOURS", "1", "2"],
     "text": ["'a'", "'aaaaaaaac'", "'ä'"],
     "bool": ["TRUE", "FALSE"],
@@ -90,7 +112,7 @@ def key_types(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @st.composite
-def predicates(draw: st.DrawFn, kind: str, types: tuple[str, str]) -> str:
+def predicates(draw: st.DrawFn, kind: str, types: tuple[str, str]) -> str:  # noqa: C901 -- one case per kind
     """Draw SQL text of a kind, over ``x`` (of the given types) and the int32 column ``y``."""
     x, y = "left.x", "right.x"
     low, high = draw(ends(types[1], y)), draw(ends(types[1], y))
@@ -116,7 +138,15 @@ def predicates(draw: st.DrawFn, kind: str, types: tuple[str, str]) -> str:
         case "band_2d":
             return f"{band} AND left.y BETWEEN right.y - 1 AND right.y + 1"
         case "residual_only":
-            return draw(st.sampled_from([f"LEAST({x}, {y}) {operator} GREATEST({y}, {x})", "left.y * right.y > 1", f"left.y = 1 OR {x} = {y}"]))
+            return draw(
+                st.sampled_from(
+                    [
+                        f"LEAST({x}, {y}) {operator} GREATEST({y}, {x})",
+                        "left.y * right.y > 1",
+                        f"left.y = 1 OR {x} = {y}",
+                    ]
+                )
+            )
         case "equality_band":
             return f"left.y = right.y AND {band}"
         case "two_equalities":
@@ -153,13 +183,22 @@ def distances(draw: st.DrawFn, types: tuple[str, str], x: str, y: str) -> str:
 
 def windows() -> st.SearchStrategy[Window]:
     """Draw windows: symmetric, asymmetric, zero on one side, with lateness; by count, also ordered."""
-    lengths = st.sampled_from([timedelta(microseconds=1), timedelta(seconds=2), timedelta(seconds=5), timedelta(days=20_000)])
+    lengths = st.sampled_from(
+        [timedelta(microseconds=1), timedelta(seconds=2), timedelta(seconds=5), timedelta(days=20_000)]
+    )
     lateness = st.sampled_from([timedelta(0), timedelta(0), timedelta(seconds=3), timedelta(days=1)])
     counts = st.integers(1, 7)
     zero = st.just(timedelta(0))
     return st.one_of(
         st.builds(wm.time_window, lengths, ts=st.just("ts"), lateness=lateness),
-        st.builds(wm.time_window, left=lengths, right=lengths, left_ts=st.just("ts"), right_ts=st.just("ts"), lateness=lateness),
+        st.builds(
+            wm.time_window,
+            left=lengths,
+            right=lengths,
+            left_ts=st.just("ts"),
+            right_ts=st.just("ts"),
+            lateness=lateness,
+        ),
         st.builds(wm.time_window, left=lengths, right=zero, ts=st.just("ts"), lateness=lateness),
         st.builds(wm.time_window, left=zero, right=lengths, ts=st.just("ts"), lateness=lateness),
         st.builds(wm.count_window, counts),
@@ -190,7 +229,9 @@ def cases(draw: st.DrawFn, kind: str) -> Case:
         for side, unit in zip(("left", "right"), units, strict=True)
     }
     codes = st.lists(st.integers(0, 10**6), max_size=draw(st.sampled_from([1, 4, 12])))
-    arrivals = draw(st.lists(st.tuples(st.one_of(st.none(), codes), st.one_of(st.none(), codes)), min_size=1, max_size=6))
+    arrivals = draw(
+        st.lists(st.tuples(st.one_of(st.none(), codes), st.one_of(st.none(), codes)), min_size=1, max_size=6)
+    )
     pushes = []
     for number, push in enumerate(arrivals):
         tables = [
@@ -199,7 +240,12 @@ def cases(draw: st.DrawFn, kind: str) -> Case:
         ]
         pushes.append((tables[0], tables[1]))
     return Case(
-        schemas, draw(predicates(kind, types)), draw(windows()), pushes, draw(st.integers(0, len(pushes))), draw(st.booleans())
+        schemas,
+        draw(predicates(kind, types)),
+        draw(windows()),
+        pushes,
+        draw(st.integers(0, len(pushes))),
+        draw(st.booleans()),
     )
 
 

@@ -1,0 +1,176 @@
+"""Seeded data: keys of several distributions, streams of rows, market ticks.
+
+Everything follows from a seed and a number, so that a second process can make the same rows again.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "KEY_RANGE",
+    "Int64s",
+    "Ticks",
+    "band_for",
+    "draw_keys",
+    "generated_ticks",
+    "read_ticks",
+    "stream_rows",
+]
+
+Int64s = npt.NDArray[np.int64]
+Rng = np.random.Generator
+SideName = Literal["left", "right"]
+Ticks = tuple[pa.Table, pa.Table]
+"""Trades and quotes."""
+
+KEY_RANGE: Final = 1 << 32
+"""The paper's values are 32-bit integers."""
+MODES: Final = 4
+
+
+def _uniform(rng: Rng, n: int, first: int) -> Int64s:  # noqa: ARG001 -- only increasing keys know where they are
+    return rng.integers(0, KEY_RANGE, n)
+
+
+def _normal(rng: Rng, n: int, first: int) -> Int64s:  # noqa: ARG001
+    return _clipped(rng.normal(0.5, 0.05, n))
+
+
+def _multimodal(rng: Rng, n: int, first: int) -> Int64s:  # noqa: ARG001
+    centre = (rng.integers(0, MODES, n) + 0.5) / MODES
+    return _clipped(rng.normal(centre, 0.005))
+
+
+def _rank_size(rng: Rng, n: int, first: int) -> Int64s:  # noqa: ARG001
+    # A power law, value = least * (1/u - 1): 99 % of the values lie in the lowest 1 % of the range.
+    least = 1e-4
+    return _clipped(least * (1 / rng.uniform(least, 1, n) - 1))
+
+
+def _rank_size_narrow(rng: Rng, n: int, first: int) -> Int64s:
+    return _rank_size(rng, n, first) // 100
+
+
+def _increasing(rng: Rng, n: int, first: int) -> Int64s:
+    # About 100 a row, with jitter: the next subwindow's keys all lie above this one's.
+    return 100 * (first + np.arange(n)) + rng.integers(0, 10_000, n)
+
+
+def _clipped(fraction: npt.NDArray[np.float64]) -> Int64s:
+    return np.clip(fraction * KEY_RANGE, 0, KEY_RANGE - 1).astype(np.int64)
+
+
+DISTRIBUTIONS: Final[dict[str, Callable[[Rng, int, int], Int64s]]] = {
+    "uniform": _uniform,
+    "normal": _normal,
+    "multimodal": _multimodal,
+    "rank_size": _rank_size,
+    "rank_size_narrow": _rank_size_narrow,
+    "increasing": _increasing,
+}
+
+
+def draw_keys(distribution: str, n: int, *, seed: int, first: int = 0) -> Int64s:
+    """Return ``n`` unsorted keys; ``first`` is how many were drawn before (increasing keys go on from there)."""
+    return DISTRIBUTIONS[distribution](np.random.default_rng((seed, first)), n, first)
+
+
+def band_for(stored: Int64s, probing: Int64s, matches: float) -> int:
+    """Return the half-width of a band in which a probing key meets about ``matches`` of the sorted ``stored`` keys."""
+
+    def met(half: int) -> float:
+        first = np.searchsorted(stored, probing - half, "left")
+        return float((np.searchsorted(stored, probing + half, "right") - first).mean())
+
+    low, high = 0, 1
+    while met(high) < matches:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if met(middle) < matches else (low, middle)
+    return high if abs(met(high) - matches) < abs(met(low) - matches) else low
+
+
+def stream_rows(side: SideName, number: int, rows: int, *, seed: int, key_range: int = 1 << 31) -> pa.Table:
+    """Return batch ``number`` of a stream: uniform keys, one row per microsecond, 8 bytes of payload."""
+    rng = np.random.default_rng((seed, side == "right", number))
+    first = number * rows
+    return pa.table(
+        {
+            "key": rng.integers(0, key_range, rows),
+            "ts": pa.array(np.arange(first, first + rows), pa.timestamp("us")),
+            "payload": np.arange(first, first + rows),
+        }
+    )
+
+
+def read_ticks(folder: Path, day: str) -> Ticks:
+    """Return one day's trades and quotes of all symbols, in the order of time; quotes that changed the bid only."""
+    trades, quotes = [], []
+    for path in sorted((folder / "ticks").glob(f"*_{day}_*.zip")):
+        symbol, _, kind = path.stem.split("_")
+        table = _read_zip(path)
+        if kind == "trade":
+            trades.append(_ticks(symbol, table, "price"))
+        else:
+            quotes.append(_ticks(symbol, table.filter(np.asarray(table.column(1)) > 0), "bid"))
+    if not trades or not quotes:
+        raise SpecificationError(
+            explain_refusal(
+                f"{folder / 'ticks'} holds no trades and quotes of {day}",
+                f"files such as ibm_{day}_trade.zip and ibm_{day}_quote.zip",
+                "leave --data out to use generated ticks",
+            )
+        )
+    return pa.concat_tables(trades).sort_by("ts"), pa.concat_tables(quotes).sort_by("ts")
+
+
+def generated_ticks(trades: int, quotes: int, *, seconds: int, seed: int) -> Ticks:
+    """Return trades and quotes of two symbols: bursty in time, prices as slow random walks."""
+    rng = np.random.default_rng(seed)
+
+    def side(n: int, value: str) -> pa.Table:
+        burst = rng.integers(0, seconds * 1000, max(1, n // 20))
+        moment = np.sort(rng.choice(burst, n) + rng.integers(0, 50, n))
+        symbol = rng.integers(0, 2, n)
+        walk = 100_000 + 1_000_000 * symbol + 20_000 * np.sin(moment / (3_600_000 * (1 + symbol)))
+        price = (walk + rng.normal(0, 300, n)).astype(np.int64) // 100 * 100
+        return pa.table(
+            {
+                "ts": pa.array(moment * 1000, pa.timestamp("us")),
+                "symbol": pa.array(np.array(["aa", "bb"])[symbol]),
+                value: price,
+            }
+        )
+
+    return side(trades, "price"), side(quotes, "bid")
+
+
+def _read_zip(path: Path) -> pa.Table:
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(archive.namelist()[0])
+    return pa_csv.read_csv(io.BytesIO(content), pa_csv.ReadOptions(autogenerate_column_names=True))
+
+
+def _ticks(symbol: str, table: pa.Table, value: str) -> pa.Table:
+    """Return the columns that are joined: milliseconds of the day as ``ts``, and the price."""
+    return pa.table(
+        {
+            "ts": pa.array(np.asarray(table.column(0)).astype(np.int64) * 1000, pa.timestamp("us")),
+            "symbol": pa.array([symbol] * table.num_rows, pa.string()),
+            value: np.asarray(table.column(1)).astype(np.int64),
+        }
+    )

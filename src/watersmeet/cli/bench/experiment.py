@@ -1,0 +1,50 @@
+"""What an experiment is, what it is given, and how it takes times."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from watersmeet.cli.bench.report import Description, Progress, Result
+
+__all__ = ["Context", "Experiment", "median", "seconds_of"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an experiment is given."""
+
+    quick: bool
+    progress: Progress
+    data: Path | None = None
+    """Folder of real data, where there is one."""
+
+    def size(self, full: int, quick: int | None = None) -> int:
+        """Return a size for this run: ``full``, or for a quick run ``quick`` (64 times smaller unless given)."""
+        if not self.quick:
+            return full
+        return max(1, full // 64) if quick is None else quick
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named measurement that describes itself."""
+
+    name: str
+    description: Description
+    run: Callable[[Context], Result]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long ``work`` takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def median(values: list[float]) -> float:
+    """Return the median of some figures."""
+    return float(statistics.median(values))

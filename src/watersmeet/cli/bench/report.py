@@ -1,0 +1,207 @@
+"""What an experiment gives back, and how it is shown: tables as text, everything as JSON.
+
+Figures are kept as numbers until they are printed, so the JSON file has all digits and the table only the useful ones.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+__all__ = [
+    "Cell",
+    "Description",
+    "Figure",
+    "Goal",
+    "Panel",
+    "Progress",
+    "Result",
+    "Series",
+    "Table",
+    "format_goal",
+    "format_table",
+    "short_number",
+    "write_json",
+]
+
+Cell = str | int | float | None
+MILLION, THOUSAND, TEN_THOUSAND, HUNDRED = 1e6, 1e3, 1e4, 100
+KI = 1024
+QUIET_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a reader must know before the figures."""
+
+    purpose: str
+    seed: int
+    shape: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers and words under a title."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a plot."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series]
+    x_log: bool = True
+    y_log: bool = True
+    bars: bool = False
+    """One horizontal bar per series, as long as its only y; ``y_label`` then names the horizontal axis."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One picture file."""
+
+    name: str
+    title: str
+    panels: list[Panel]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio that is wanted; ``at_least`` says in which direction."""
+
+    what: str
+    measured: float
+    limit: float
+    at_least: bool
+
+    @property
+    def reached(self) -> bool:
+        """Whether the measured ratio is on the right side of the limit."""
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
+
+
+@dataclass
+class Result:
+    """All that an experiment found. ``runs`` holds the figures of every single run."""
+
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    goals: list[Goal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    runs: list[dict[str, object]] = field(default_factory=list)
+
+
+class Progress:
+    """Says on stderr what is being measured: on one line of a terminal, else a line every few seconds."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._live = sys.stderr.isatty()
+        self._last = time.monotonic()
+
+    def step(self, text: str) -> None:
+        """Say what comes next."""
+        if self._live:
+            print(f"\r\x1b[2K{self._name}: {text}"[:160], end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self._last >= QUIET_SECONDS:
+            self._last = time.monotonic()
+            print(f"  ... {self._name}: {text}", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        """Clear the line."""
+        if self._live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def short_number(number: float) -> str:
+    """Return a power of two as 64K or 8M, anything else as it is.
+
+    Examples
+    --------
+    >>> [short_number(n) for n in (512, 65536, 8 << 20, 1000)]
+    ['512', '64K', '8M', '1000']
+    """
+    if number >= KI * KI and number % (KI * KI) == 0:
+        return f"{number / KI / KI:.0f}M"
+    if number >= KI and number % KI == 0:
+        return f"{number / KI:.0f}K"
+    return f"{number:.0f}" if float(number).is_integer() else f"{number:g}"
+
+
+def format_table(table: Table) -> str:
+    """Return a table as aligned text; columns of numbers to the right."""
+    body = [[_cell(cell) for cell in row] for row in table.rows]
+    numeric = [any(isinstance(row[at], int | float) for row in table.rows) for at in range(len(table.columns))]
+    widths = [max(len(line[at]) for line in [list(table.columns), *body]) for at in range(len(table.columns))]
+
+    def line(cells: list[str]) -> str:
+        padded = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(cells, widths, numeric, strict=True)
+        ]
+        return "  " + "  ".join(padded).rstrip()
+
+    lines = [table.title, line(list(table.columns)), "  " + "  ".join("-" * width for width in widths)]
+    lines += [line(cells) for cells in body]
+    if table.note:
+        lines.append(f"  ({table.note})")
+    return "\n".join(lines)
+
+
+def format_goal(goal: Goal) -> str:
+    """Return a goal and whether it was reached, as a line."""
+    wanted = f"{'at least' if goal.at_least else 'at most'} {goal.limit:,g}x"
+    verdict = "reached" if goal.reached else "NOT reached"
+    return f"goal: {goal.what}: {_cell(goal.measured)}x, wanted {wanted}: {verdict}"
+
+
+def write_json(path: Path, name: str, description: Description, result: Result, facts: dict[str, object]) -> None:
+    """Write everything an experiment found, with the facts of its run."""
+    content = {
+        "experiment": name,
+        **asdict(description),
+        **facts,
+        "tables": [asdict(table) for table in result.tables],
+        "goals": [{**asdict(goal), "reached": goal.reached} for goal in result.goals],
+        "notes": result.notes,
+        "runs": result.runs,
+        "plots": [f"{figure.name}.png" for figure in result.figures],
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    size = abs(cell)
+    if size >= MILLION:
+        return f"{cell / MILLION:,.2f} M"
+    if size >= TEN_THOUSAND:
+        return f"{cell / THOUSAND:,.1f} k"
+    if size >= HUNDRED:
+        return f"{cell:,.0f}"
+    return f"{cell:.3g}"

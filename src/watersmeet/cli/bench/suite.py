@@ -1,0 +1,119 @@
+"""Runs experiments one after the other: describes, measures, prints, writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from watersmeet.cli.bench.experiment import Context, Experiment
+from watersmeet.cli.bench.experiments import (
+    cliffs,
+    counting,
+    growth,
+    insertion,
+    memory,
+    probing,
+    push,
+    splitters,
+)
+from watersmeet.cli.bench.machine import load_average, machine_facts
+from watersmeet.cli.bench.plots import draw
+from watersmeet.cli.bench.report import Progress, Result, format_goal, format_table, write_json
+from watersmeet.cli.extras import load
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+
+__all__ = ["Options", "experiments", "run_suite"]
+
+DEFAULT_DATA = Path("../shared/data")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run."""
+
+    quick: bool
+    out: Path
+    data: Path | None = None
+
+
+def experiments() -> dict[str, Experiment]:
+    """Return all experiments by name, in the order in which they run."""
+    modules = (insertion, probing, splitters, push, growth, counting, cliffs, memory)
+    return {module.EXPERIMENT.name: module.EXPERIMENT for module in modules}
+
+
+def run_suite(options: Options, only: Sequence[str] | None = None) -> int:
+    """Run the experiments named by ``only``, or all, and return the exit code."""
+    for needed in ("matplotlib", "duckdb", "polars"):
+        load(needed, needed_for="the benchmark")
+    data = _data_folder(options.data)
+    _make_folder(options.out)
+    chosen = [experiment for name, experiment in experiments().items() if only is None or name in only]
+    facts = machine_facts()
+    print(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
+    if options.quick:
+        print("quick run: goals not judged")
+    for experiment in chosen:
+        _run_one(experiment, options, data)
+    print(f"\nresults are in {options.out}/")
+    return 0
+
+
+def _run_one(experiment: Experiment, options: Options, data: Path | None) -> None:
+    about = experiment.description
+    print(f"\n=== {experiment.name}: {about.purpose}")
+    print(f"  data: {about.shape}; seed {about.seed}")
+    print(f"  expected: {about.expected}", flush=True)
+    progress = Progress(experiment.name)
+    started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
+    result = experiment.run(Context(options.quick, progress, data))
+    seconds = time.perf_counter() - begin
+    progress.done()
+    for figure in result.figures:
+        draw(figure, options.out)
+    run_facts: dict[str, object] = {
+        "quick": options.quick,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(seconds, 2),
+        "load_average_before": load_before,
+        "machine": machine_facts(),
+    }
+    write_json(options.out / f"{experiment.name}.json", experiment.name, about, result, run_facts)
+    _print(result, quick=options.quick)
+    print(f"  took {seconds:.1f} s", flush=True)
+
+
+def _print(result: Result, *, quick: bool) -> None:
+    for table in result.tables:
+        print(f"\n{format_table(table)}")
+    for note in result.notes:
+        print(f"  note: {note}")
+    for goal in result.goals:
+        print(f"  {f'quick run, not judged: {goal.what}: {goal.measured:,.3g}x' if quick else format_goal(goal)}")
+
+
+def _data_folder(given: Path | None) -> Path | None:
+    """Return the folder of real data: the one given, which must hold ticks, or the default if it is there."""
+    if given is None:
+        return DEFAULT_DATA if (DEFAULT_DATA / "ticks").is_dir() else None
+    if not (given / "ticks").is_dir():
+        raise SpecificationError(
+            explain_refusal(
+                f"--data {given}", "a folder with a folder ticks/ in it", "leave --data out to use generated ticks"
+            )
+        )
+    return given
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecificationError(
+            explain_refusal(
+                f"--out {folder} ({error.strerror})", "a folder that can be written to", "name another folder"
+            )
+        ) from error

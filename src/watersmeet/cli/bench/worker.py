@@ -1,0 +1,206 @@
+"""Work that needs a process of its own: peers on one thread, and memory that nothing else has touched.
+
+``python -m watersmeet.cli.bench.worker TASK '{"option": 1}'`` prints JSON, one object a line. A peer prints one when
+it is ready, and one more for each line that it reads, after joining once: so ours and the peers can take turns on a
+machine that others use too.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypedDict, cast
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.cli.bench.data import stream_rows
+from watersmeet.cli.bench.feed import KEY_RANGE, Feed, band_width
+from watersmeet.cli.bench.machine import resident_bytes
+from watersmeet.cli.extras import load
+
+__all__ = ["Memory", "Task", "Turn", "Worker"]
+
+ONE_THREAD: Final = dict.fromkeys(
+    ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+
+SEARCH_PATH: Final = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+
+
+class Task(TypedDict):
+    """What a worker is told."""
+
+    window: int
+    batch: int
+    number: int
+    """The left batch that is joined with the right rows before it."""
+    seed: int
+
+
+class Turn(TypedDict):
+    """One join of a peer."""
+
+    seconds: float
+    cpu_seconds: float
+    window_pairs: int
+
+
+class Memory(TypedDict):
+    """What windows held."""
+
+    most_bytes: int
+    least_bytes: int
+    raw_bytes: int
+    resident_growth: int | None
+
+
+class Worker:
+    """A task in a fresh process with one thread; it imports what this process would."""
+
+    def __init__(self, name: str, task: Task) -> None:
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the worker
+        self._process = subprocess.Popen(  # noqa: S603 -- our own module
+            [sys.executable, "-m", "watersmeet.cli.bench.worker", name, json.dumps(task)],
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": SEARCH_PATH},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None, "opened as a pipe"
+        assert self._process.stdout is not None, "opened as a pipe"
+        self._process.stdin.close()  # a peer ends when there is nothing more to read
+        if error is not None:
+            self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def ask(self) -> None:
+        """Let a peer join once; :meth:`answer` waits for it."""
+        assert self._process.stdin is not None, "opened as a pipe"
+        print(flush=True, file=self._process.stdin)
+
+    def answer(self) -> object:
+        """Wait for the next line."""
+        assert self._process.stdout is not None, "opened as a pipe"
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            raise RuntimeError(f"the task {self._name} failed:\n{self._errors.read()}")
+        return json.loads(line)
+
+    def turn(self) -> Turn:
+        """Let a peer join once and return what it took."""
+        self.ask()
+        return cast("Turn", self.answer())
+
+
+def _rows(task: Task) -> tuple[pa.Table, pa.Table]:
+    """Return the left batch and the right window's rows before it."""
+    batch, number = task["batch"], task["number"]
+
+    def rows(side: str, at: int) -> pa.Table:
+        return stream_rows("left" if side == "left" else "right", at, batch, seed=task["seed"], key_range=KEY_RANGE)
+
+    window = pa.concat_tables([rows("right", at) for at in range(number - task["window"] // batch, number)])
+    return rows("left", number), window.combine_chunks()
+
+
+def _in_window(pairs: pa.Table, window: int) -> int:
+    """Return how many pairs lie within the time window; the peers' join has only the band."""
+    left, right = (np.asarray(pairs.column(name)).astype(np.int64) for name in ("ts", "window_ts"))
+    return int(np.count_nonzero(left - right <= window))
+
+
+def _take_turns(task: Task, join: Callable[[], pa.Table]) -> None:
+    """Say that the window is in memory; then join once for each line read, leaving all pairs as one table."""
+    print(json.dumps("ready"), flush=True)
+    for _ in sys.stdin:
+        begin, cpu = time.perf_counter(), time.process_time()
+        pairs = join()
+        turn = {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
+        print(json.dumps({**turn, "window_pairs": _in_window(pairs, task["window"])}), flush=True)
+
+
+def _duckdb(task: Task) -> None:
+    left, right = _rows(task)
+    duckdb = load("duckdb", needed_for="the comparison")
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("given", right)
+    connection.execute("CREATE TABLE held AS SELECT key, ts, payload FROM given")
+    connection.unregister("given")
+    connection.register("batch", left)
+    width = band_width(task["window"])
+    query = (
+        "SELECT batch.key, batch.ts, batch.payload, held.key AS window_key, held.ts AS window_ts,"  # noqa: S608 -- numbers only
+        " held.payload AS window_payload FROM batch JOIN held"
+        f" ON batch.key BETWEEN held.key - {width} AND held.key + {width}"
+    )
+    _take_turns(task, lambda: connection.execute(query).to_arrow_table())
+
+
+def _polars(task: Task) -> None:
+    left, right = _rows(task)
+    polars = load("polars", needed_for="the comparison")
+    assert polars.thread_pool_size() == 1, "POLARS_MAX_THREADS must be set before polars is loaded"
+    width = band_width(task["window"])
+    held = polars.from_arrow(right).select(
+        polars.all().name.prefix("window_"), low=polars.col("key") - width, high=polars.col("key") + width
+    )
+    batch = polars.from_arrow(left)
+    key = polars.col("key")
+
+    def join() -> pa.Table:
+        found = batch.join_where(held, key >= polars.col("low"), key <= polars.col("high"))
+        return found.drop("low", "high").to_arrow()
+
+    _take_turns(task, join)
+
+
+def _memory(task: Task) -> None:
+    warm = Feed(1 << 14, 1 << 10, task["seed"])
+    warm.timed(64)  # compiles, and lets libraries allocate what they keep
+    del warm
+    gc.collect()
+    before = resident_bytes()
+    feed = Feed(task["window"], task["batch"], task["seed"])
+    feed.prefill(lambda _: None)
+    sizes = []
+    for _ in range(2 * feed.rotation):
+        feed.push()
+        sizes.append(feed.join.metrics.window_bytes)
+    gc.collect()
+    after = resident_bytes()
+    row_bytes = sum(field.type.bit_width // 8 for field in feed.join.schema)
+    found: Memory = {
+        "most_bytes": max(sizes),
+        "least_bytes": min(sizes),
+        "raw_bytes": task["window"] * row_bytes,
+        "resident_growth": None if before is None or after is None else after - before,
+    }
+    print(json.dumps(found), flush=True)
+
+
+TASKS: Final[dict[str, Callable[[Task], None]]] = {"duckdb": _duckdb, "polars": _polars, "memory": _memory}
+
+if __name__ == "__main__":
+    TASKS[sys.argv[1]](json.loads(sys.argv[2]))

@@ -1,0 +1,34 @@
+"""Optional packages: loaded by the command that needs them, with a clear message when they are missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+from watersmeet.spec.errors import WatersmeetError, explain_refusal
+
+__all__ = ["MissingExtraError", "is_installed", "load"]
+
+
+class MissingExtraError(WatersmeetError, ImportError):
+    """A command needs a package that is not installed."""
+
+
+def is_installed(name: str) -> bool:
+    """Tell whether a package can be loaded."""
+    return importlib.util.find_spec(name) is not None
+
+
+def load(name: str, *, needed_for: str) -> ModuleType:
+    """Return an optional module, or raise with the command that installs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            explain_refusal(
+                f"{needed_for} needs the package {name.partition('.')[0]}, which is not installed",
+                "an installation with the extra `bench`",
+                "pip install 'watersmeet[bench]'",
+            )
+        ) from error

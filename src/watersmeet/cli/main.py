@@ -1,0 +1,101 @@
+"""The command ``watersmeet``. Exit codes: 0 done, 1 refused or failed checks, 2 wrong usage, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from watersmeet.cli.bench.suite import Options, experiments, run_suite
+from watersmeet.cli.demo import DEFAULT_ROWS, run_demo
+from watersmeet.spec.errors import WatersmeetError
+
+__all__ = ["main"]
+
+SUITES = ("kernels",)
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except WatersmeetError as error:
+        print(f"watersmeet: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nwatersmeet: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, `head` for one, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="watersmeet",
+        description="Join streams over sliding windows: on equality, on a band, on any comparison.",
+        epilog="Try `watersmeet demo` first. `watersmeet COMMAND --help` says more about a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"watersmeet {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser(
+        "demo",
+        help="join generated trades and quotes, live, and prove the result",
+        description="Joins generated trades and quotes in this process and checks the number of pairs independently.",
+    )
+    demo.add_argument(
+        "--rows", type=_positive, default=DEFAULT_ROWS, help="rows of both streams (default: %(default)s)"
+    )
+    demo.add_argument("--seed", type=int, default=1, help="seed of the generated rows (default: %(default)s)")
+    demo.set_defaults(command=lambda given: run_demo(rows=given.rows, seed=given.seed))
+
+    names = ", ".join(experiments())
+    bench = commands.add_parser(
+        "bench",
+        help="measure, in one run with what it is compared to",
+        description="Runs the experiments of a suite. Each prints its tables and writes a JSON file and plots.",
+        epilog=f"Experiments of the suite kernels: {names}.",
+    )
+    bench.add_argument("suite", metavar="SUITE", choices=SUITES, help=f"one of: {', '.join(SUITES)}")
+    bench.add_argument("--quick", action="store_true", help="sizes about 64 times smaller; goals are not judged")
+    bench.add_argument(
+        "--out", type=Path, default=Path("bench-results"), help="folder to write to (default: %(default)s)"
+    )
+    bench.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=tuple(experiments()), help="run only these experiments"
+    )
+    bench.add_argument(
+        "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
+    )
+    bench.set_defaults(
+        command=lambda given: run_suite(Options(quick=given.quick, out=given.out, data=given.data), only=given.only)
+    )
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("watersmeet")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "(not installed)"
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Results: how they are named, and how pairs of row numbers become rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import Side
+from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.stream_window import Match
+
+__all__ = ["gather_pairs", "result_schema"]
+
+
+def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
+    """Return all left columns, then all right ones; a name on both sides gets its side as prefix."""
+    both = set(left.names) & set(right.names)
+    sides: tuple[tuple[Side, pa.Schema], ...] = (("left", left), ("right", right))
+    fields = [
+        column.with_name(f"{side}_{column.name}") if column.name in both else column
+        for side, schema in sides
+        for column in schema
+    ]
+    names = [column.name for column in fields]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise SpecificationError(
+            explain_refusal(
+                f"the result would have more than one column named {', '.join(map(repr, repeated))}",
+                "names that stay different after left_ and right_ are put before those that occur on both sides",
+                "rename the columns before the join",
+            )
+        )
+    return pa.schema(fields)
+
+
+def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -> pa.Table:
+    """Gather the columns of the pairs that a batch found; stored rows stay in a chunk per place they came from."""
+    who = pa.array(np.concatenate([match.who for match in matches]))
+    new = pa.Table.from_batches([probing.rows.take(who)])
+    old = pa.Table.from_batches([match.stored.take(pa.array(match.row)) for match in matches])
+    left, right = (new, old) if probing.side == "left" else (old, new)
+    return pa.Table.from_arrays([*left.columns, *right.columns], schema=schema)

@@ -1,0 +1,142 @@
+"""``join``: two DataFrames in, a DataFrame of pairs out, streaming or batch.
+
+The plan (see ``ARCHITECTURE.md``): each side is packed into envelopes by ``mapInArrow``, the envelopes are shuffled
+by core, joined by ``transformWithStateInPandas``, and the pairs, which leave as Arrow blobs too, unpacked by
+``mapInArrow``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
+
+from watersmeet.engine.result import result_schema as result_arrow_schema
+from watersmeet.engine.stream_join import Late
+from watersmeet.spark.cores import core_ids
+from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
+from watersmeet.spark.processor import OUTPUT, JoinProcessor
+from watersmeet.spark.routing import Routing, RoutingName, choose_routing
+from watersmeet.spark.schema import arrow_schema, result_schema
+from watersmeet.spark.sequencer import Sequencer
+from watersmeet.spark.session import check_session
+from watersmeet.spec.durations import format_duration
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.sql import parse_predicate
+from watersmeet.spec.window import TimeWindow, Window
+from watersmeet.subwindow.choose import Structure
+from watersmeet.window.plan import JoinPlan, plan_join
+
+__all__ = ["METRICS", "join"]
+
+METRICS: Final = "watersmeet"
+"""Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
+WATERMARK: Final = "spark.watermarkDelayMs"
+
+
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    on: Predicate | str,
+    window: Window,
+    *,
+    how: str = "inner",
+    routing: RoutingName = "auto",
+    structure: Structure = "auto",
+    cores: int | None = None,
+    late: Late = "drop",
+) -> DataFrame:
+    """Join two DataFrames over a sliding window; both streaming, or both batch.
+
+    Parameters ---------- left, right The two sides. A streaming side without a watermark gets one on its timestamp,
+    with the window's lateness. on A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL
+    text over ``left.x``, ``right.y``. window ``time_window(…)``. how ``"inner"``. routing How rows are spread over
+    cores: ``"auto"`` takes the first that applies of ``"hash"``, ``"bucket"``, ``"broadcast"``. structure How windows
+    are indexed, as for ``StreamJoin``. cores Independent parts of the join; the session's shuffle partitions when not
+    given. late ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+
+    Returns ------- DataFrame All left columns, then all right columns; a name that occurs on both sides becomes
+    ``left_NAME`` and ``right_NAME``.
+    """
+    if how != "inner":
+        raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))
+    if late not in ("drop", "error"):
+        raise SpecificationError(explain_refusal(f"late={late!r}", "'drop', 'error'", "leave late out"))
+    if left.isStreaming != right.isStreaming:
+        raise SpecificationError(
+            explain_refusal(
+                f"the left side is {_mode(left)} and the right side {_mode(right)}",
+                "two streaming DataFrames or two batch DataFrames",
+                "read both with readStream, or both with read",
+            )
+        )
+    spark = left.sparkSession
+    check_session(spark)
+    predicate = parse_predicate(on) if isinstance(on, str) else on
+    plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), predicate, window, structure)
+    result_arrow = result_arrow_schema(plan.schemas["left"], plan.schemas["right"])
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    spread = choose_routing(routing, plan, cores or partitions)
+    ids = core_ids(spread.cores, partitions)
+    frames = {"left": _watermarked(left, "left", window), "right": _watermarked(right, "right", window)}
+    if plan.time is None:
+        routed = _sequenced(frames, plan, spread, ids)
+    else:
+        packed = [frame.mapInArrow(packer(plan, side, spread, ids), ENVELOPE) for side, frame in frames.items()]
+        routed = packed[0].unionByName(packed[1])
+    joined = routed.groupBy("core").transformWithStateInPandas(
+        JoinProcessor(plan, _fingerprint(plan, spread), fail_on_late=late == "error"),
+        outputStructType=OUTPUT,
+        outputMode="Append",
+        timeMode="EventTime" if left.isStreaming and plan.time is not None else "None",
+    )
+    return _observed(joined).select("blob").mapInArrow(unpacker(result_arrow), result_schema(left.schema, right.schema))
+
+
+def _watermarked(frame: DataFrame, side: Side, window: Window) -> DataFrame:
+    """Give a streaming side of a time window a watermark, unless the user has."""
+    if not frame.isStreaming or not isinstance(window, TimeWindow):
+        return frame
+    if any(WATERMARK in (field.metadata or {}) for field in frame.schema.fields):
+        return frame
+    ts = window.left_ts if side == "left" else window.right_ts
+    return frame.withWatermark(ts, format_duration(window.lateness))
+
+
+def _sequenced(frames: dict[Side, DataFrame], plan: JoinPlan, routing: Routing, ids: tuple[int, ...]) -> DataFrame:
+    """Return envelopes of rows that have been numbered, for a count window."""
+    arranged = [frame.mapInArrow(arranger(plan, side, ids[0]), ENVELOPE) for side, frame in frames.items()]
+    return (
+        arranged[0]
+        .unionByName(arranged[1])
+        .groupBy("core")
+        .transformWithStateInPandas(
+            Sequencer(plan, routing, ids), outputStructType=ENVELOPE, outputMode="Append", timeMode="None"
+        )
+    )
+
+
+def _observed(joined: DataFrame) -> DataFrame:
+    """Let the query's progress show totals, and what each core did."""
+    is_record = F.col("core") >= 0
+    names = [column.split()[0] for column in OUTPUT.split(", ")[1:]]
+    totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
+    return joined.observe(
+        METRICS,
+        *(F.sum(name).alias(name) for name in totals),
+        F.collect_list(F.when(is_record, F.struct(*names))).alias("cores"),
+    )
+
+
+def _fingerprint(plan: JoinPlan, routing: Routing) -> str:
+    """Return what a checkpoint is bound to; the structure may change from one start to the next."""
+    columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
+    text = repr((str(plan.predicate), plan.window, columns, routing))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _mode(frame: DataFrame) -> str:
+    return "streaming" if frame.isStreaming else "batch"

@@ -1,0 +1,240 @@
+"""One core of the join: a ``StatefulProcessor`` that gets envelopes and gives blobs of pairs.
+
+Order inside a micro-batch. Right rows probe the stored left rows, then are stored; left rows probe the stored right
+rows, new ones included, then are stored. With broadcast routing a core stores only some rows, so a pair of two new rows
+is found once, where the right row is stored.
+
+Memory. The windows with their indexes are remembered in the Python worker between micro-batches, under the manifest's
+token (see :mod:`watersmeet.spark.state`). A worker that has none, or has them under another token, reads the runs: that
+costs time, never truth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from watersmeet.engine.result import gather_pairs, result_schema
+from watersmeet.spark.envelope import Envelope, open_blob, seal, to_blob
+from watersmeet.spark.state import Manifest, RunStore
+from watersmeet.spec.errors import LateRowError, explain_refusal
+from watersmeet.spec.expression import Side
+from watersmeet.window.admission import keep_rows
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.stream_window import StreamWindow
+
+__all__ = ["OUTPUT", "JoinProcessor"]
+
+OUTPUT: Final = (
+    "blob binary, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, window_rows bigint, "
+    "state_bytes bigint, runs int, remembered boolean, busy_seconds double"
+)
+"""Blobs of pairs, and for each core and micro-batch one record of metrics (whose blob is null)."""
+REMEMBERED_CORES: Final = 64
+
+Windows = dict[Side, StreamWindow]
+_remembered: OrderedDict[str, Windows] = OrderedDict()
+"""Windows by token. The worker's own memory: nothing outside ever refers to it."""
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """What a micro-batch brought for one side: rows that probe, and those of them that are stored here."""
+
+    probing: KeyedBatch
+    storing: KeyedBatch
+    counted: int
+    """Rows of this side's stream so far, in a count window."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Rows of a micro-batch: that arrived, that were late, that were left out for a null."""
+
+    rows_in: int = 0
+    late_rows: int = 0
+    null_rows: int = 0
+
+
+class JoinProcessor(StatefulProcessor):
+    """Joins the envelopes of one core."""
+
+    def __init__(self, plan: JoinPlan, fingerprint: str, *, fail_on_late: bool) -> None:
+        self._plan = plan
+        self._fingerprint = fingerprint
+        self._fail_on_late = fail_on_late
+        self._schema = result_schema(plan.schemas["left"], plan.schemas["right"])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._store = RunStore(handle)
+
+    def handleInputRows(  # noqa: N802 -- Spark's name
+        self,
+        key: Any,  # noqa: ANN401
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Join one micro-batch of this core's envelopes."""
+        begin = time.perf_counter()
+        manifest = self._store.load(self._fingerprint)
+        windows, remembered = self._windows(manifest)
+        watermark = self._watermark(timerValues)
+        arrived, counts = self._arrived(rows, watermark)
+        pairs = 0
+        for side in ("right", "left"):
+            own, other = windows[side], windows[OTHER_SIDE[side]]
+            batch = arrived[side]
+            matches = list(other.probe(batch.probing))
+            if matches:
+                found = gather_pairs(batch.probing, matches, self._schema)
+                pairs += found.num_rows
+                yield _output(blob=to_blob(found))
+            own.insert(batch.storing, other)
+            if len(batch.storing):
+                content = seal(Envelope(batch.storing.rows, None, batch.storing.arrival))
+                self._store.add(manifest, side, content, len(batch.storing), own.place_of(batch.storing))
+        for side, window in windows.items():
+            reached = watermark if self._plan.time is not None else arrived[side].counted
+            if reached is not None:
+                before = reached - self._plan.length(side)
+                window.expire(before)
+                self._store.expire(manifest, side, before)
+        self._store.save(manifest)
+        _remember(manifest.token, windows)
+        runs = [run for side in OTHER_SIDE for run in manifest.runs[side]]
+        yield _output(
+            core=int(key[0]),
+            pairs=pairs,
+            window_rows=sum(run.rows for run in runs),
+            state_bytes=sum(run.nbytes for run in runs),
+            runs=len(runs),
+            remembered=remembered,
+            busy_seconds=time.perf_counter() - begin,
+            rows_in=counts.rows_in,
+            late_rows=counts.late_rows,
+            null_rows=counts.null_rows,
+        )
+
+    def close(self) -> None:
+        """Nothing to close: Spark owns the state."""
+
+    def _watermark(self, timers: TimerValues) -> int | None:
+        """Return the query's watermark in units of the time axis; None while there is none."""
+        if self._plan.time is None:
+            return None
+        milliseconds = timers.getCurrentWatermarkInMs()
+        return milliseconds * 10 ** (self._plan.axes[self._plan.time].domain.scale - 3) if milliseconds > 0 else None
+
+    def _windows(self, manifest: Manifest) -> tuple[Windows, bool]:
+        """Return this core's windows as of the manifest, and whether this worker still had them."""
+        windows = _remembered.pop(manifest.token, None)
+        if windows is not None:
+            return windows, True
+        windows = {side: StreamWindow(self._plan, side) for side in OTHER_SIDE}
+        for side, window in windows.items():
+            for content in self._store.read(manifest, side):
+                saved = open_blob(content, self._plan.schemas[side])
+                window.insert(KeyedBatch(self._plan, side, saved.rows, saved.arrival), windows[OTHER_SIDE[side]])
+        return windows, False
+
+    def _arrived(self, frames: Iterator[pd.DataFrame], watermark: int | None) -> tuple[dict[Side, _Arrived], _Counts]:
+        """Open the envelopes; leave out late rows."""
+        opened: dict[Side, list[Envelope]] = {side: [] for side in OTHER_SIDE}
+        counts = _Counts()
+        counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        for frame in frames:
+            for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
+                counts.null_rows += int(row.null_rows)
+                counted = {"left": int(row.left_rows), "right": int(row.right_rows)}
+                if row.blob is not None:
+                    opened[row.side].append(open_blob(row.blob, self._plan.schemas[row.side]))
+        arrived = {}
+        for side, some in opened.items():
+            whole = _together(some, self._plan.schemas[side])
+            counts.rows_in += whole.rows.num_rows
+            batch, stored = KeyedBatch(self._plan, side, whole.rows, whole.arrival), whole.stored
+            if watermark is not None and len(batch):
+                assert self._plan.time is not None
+                in_time = batch.key(self._plan.time) >= watermark
+                late = len(batch) - int(np.count_nonzero(in_time))
+                if late:
+                    counts.late_rows += late
+                    self._refuse_late(side, late)
+                    batch = KeyedBatch(self._plan, side, keep_rows(whole.rows, in_time))
+                    stored = None if stored is None else stored[in_time]
+            arrived[side] = _Arrived(batch, batch if stored is None else _subset(batch, stored), counted[side])
+        return arrived, counts
+
+    def _refuse_late(self, side: Side, count: int) -> None:
+        if self._fail_on_late:
+            raise LateRowError(
+                explain_refusal(
+                    f'{count} row(s) of the {side} stream are behind the watermark, and late="error"',
+                    "rows at or after the watermark",
+                    'allow more lateness (withWatermark, or lateness of the window), or late="drop"',
+                )
+            )
+
+
+def _remember(token: str, windows: Windows) -> None:
+    _remembered[token] = windows
+    while len(_remembered) > REMEMBERED_CORES:
+        _remembered.popitem(last=False)
+
+
+def _subset(batch: KeyedBatch, keep: npt.NDArray[np.bool_]) -> KeyedBatch:
+    arrival = batch.arrival
+    some = None if arrival is None else Arrival(arrival.sequence[keep], arrival.seen[keep])
+    return KeyedBatch(batch.plan, batch.side, keep_rows(batch.rows, keep), some)
+
+
+def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
+    """Put the content of several envelopes into one."""
+    if len(envelopes) == 1:
+        return envelopes[0]
+    if not envelopes:
+        return Envelope(
+            pa.RecordBatch.from_pylist([], schema=schema), None, Arrival(np.empty(0, np.int64), np.empty(0, np.int64))
+        )
+    flags = [envelope.stored for envelope in envelopes if envelope.stored is not None]
+    arrivals = [envelope.arrival for envelope in envelopes if envelope.arrival is not None]
+    return Envelope(
+        pa.concat_batches([envelope.rows for envelope in envelopes]),
+        np.concatenate(flags) if flags else None,
+        Arrival(
+            np.concatenate([arrival.sequence for arrival in arrivals]),
+            np.concatenate([arrival.seen for arrival in arrivals]),
+        )
+        if arrivals
+        else None,
+    )
+
+
+def _output(
+    *,
+    blob: bytes | None = None,
+    core: int = -1,
+    rows_in: int = 0,
+    pairs: int = 0,
+    late_rows: int = 0,
+    null_rows: int = 0,
+    window_rows: int = 0,
+    state_bytes: int = 0,
+    runs: int = 0,
+    remembered: bool = False,
+    busy_seconds: float = 0.0,
+) -> pd.DataFrame:
+    """Return one row of ``OUTPUT``."""
+    row = (blob, core, rows_in, pairs, late_rows, null_rows, window_rows, state_bytes, runs, remembered, busy_seconds)
+    return pd.DataFrame({name.split()[0]: [value] for name, value in zip(OUTPUT.split(", "), row, strict=True)})

@@ -1,0 +1,66 @@
+"""Spark schemas to Arrow schemas and back, for the types that both have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from watersmeet.spec.errors import SchemaError, explain_refusal
+
+__all__ = ["arrow_schema", "result_schema"]
+
+SIMPLE: Final[dict[type[spark.DataType], pa.DataType]] = {
+    spark.ByteType: pa.int8(),
+    spark.ShortType: pa.int16(),
+    spark.IntegerType: pa.int32(),
+    spark.LongType: pa.int64(),
+    spark.FloatType: pa.float32(),
+    spark.DoubleType: pa.float64(),
+    spark.BooleanType: pa.bool_(),
+    spark.StringType: pa.string(),
+    spark.BinaryType: pa.binary(),
+    spark.DateType: pa.date32(),
+    spark.TimestampType: pa.timestamp("us", "UTC"),
+    spark.TimestampNTZType: pa.timestamp("us"),
+    spark.DayTimeIntervalType: pa.duration("us"),
+    spark.NullType: pa.null(),
+}
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the Arrow schema in which rows of a DataFrame with ``schema`` travel."""
+    return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema.fields])
+
+
+def result_schema(left: spark.StructType, right: spark.StructType) -> spark.StructType:
+    """Return all left columns, then all right ones; a name on both sides gets its side as prefix."""
+    both = set(left.names) & set(right.names)
+    fields = []
+    for side, schema in (("left", left), ("right", right)):
+        for field in schema.fields:
+            name = f"{side}_{field.name}" if field.name in both else field.name
+            fields.append(spark.StructField(name, field.dataType, nullable=True))
+    return spark.StructType(fields)
+
+
+def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:
+    if type(given) in SIMPLE:
+        return SIMPLE[type(given)]
+    match given:
+        case spark.DecimalType():
+            return pa.decimal128(given.precision, given.scale)
+        case spark.ArrayType():
+            return pa.list_(_arrow_type(given.elementType, column))
+        case spark.MapType():
+            return pa.map_(_arrow_type(given.keyType, column), _arrow_type(given.valueType, column))
+        case spark.StructType():
+            return pa.struct([pa.field(field.name, _arrow_type(field.dataType, column)) for field in given.fields])
+    raise SchemaError(
+        explain_refusal(
+            f"column {column!r} has the Spark type {given.simpleString()}",
+            "numbers, decimals, strings, binaries, booleans, dates, timestamps, intervals, arrays, maps, structs",
+            "drop or cast the column before the join",
+        )
+    )

