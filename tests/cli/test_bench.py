@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,16 @@ def test_data_folder_without_ticks_is_refused_in_one_message(
 def test_missing_package_names_the_extra() -> None:
     with pytest.raises(MissingExtraError, match=r"pip install 'watersmeet\[bench\]'"):
         load("no_such_package", needed_for="this test")
+
+
+def test_missing_extra_ends_the_benchmark_with_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    assert main(["bench", "kernels", "--quick", "--out", str(tmp_path)]) == 1
+    refusal = capsys.readouterr().err
+    assert "watersmeet: the benchmark needs the package polars" in refusal
+    assert "Traceback" not in refusal
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:

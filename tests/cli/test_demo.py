@@ -53,6 +53,12 @@ def test_demo_says_when_the_counts_differ(capsys: pytest.CaptureFixture[str]) ->
     assert "THE COUNTS DIFFER" in capsys.readouterr().err
 
 
+def test_demo_proves_without_duckdb(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "is_installed", lambda _: False)
+    assert demo.run_demo(rows=20_000, seed=5) == 0
+    assert "proof: NumPy" in capsys.readouterr().out
+
+
 def test_demo_works_with_a_single_row() -> None:
     finished = run_command("demo", "--rows", "1")
     assert finished.returncode == 0, finished.stderr

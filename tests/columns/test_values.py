@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import oracle
 import watersmeet as wm
-from watersmeet.columns.values import Vector, evaluate, is_true
+from watersmeet.columns.values import evaluate, is_true
+from watersmeet.columns.vectors import Vector
 from watersmeet.spec import expression as ex
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.typing import type_of

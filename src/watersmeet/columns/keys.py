@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.values import Vector, evaluate, to_float
+from watersmeet.columns.values import evaluate
+from watersmeet.columns.vectors import Vector, to_float
 from watersmeet.kernels import keys as kernels
 from watersmeet.kernels import text
 from watersmeet.spec.expression import Side

@@ -48,12 +48,26 @@ class JoinMetrics:
 class StreamJoin:
     """Joins two streams over sliding windows, in this process.
 
-    Parameters ---------- left, right Schemas of the two streams. Columns of any type travel along. on A predicate
-    such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x``, ``right.y``. window
-    ``time_window(…)`` or ``count_window(…)``. how ``"inner"``. topology ``"kang"``: one core, the three-step
-    procedure. structure How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``,
-    ``"wib_tree"``, ``"bi_sort"``. Every choice gives the same pairs. cores Threads to use; ``kang`` uses one. late
-    ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+    Parameters
+    ----------
+    left, right
+        Schemas of the two streams. Columns of any type travel along.
+    on
+        A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x`` and
+        ``right.y``.
+    window
+        ``time_window(…)`` or ``count_window(…)``.
+    how
+        ``"inner"``.
+    topology
+        ``"kang"``: one core, the three-step procedure.
+    structure
+        How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``, ``"wib_tree"``, ``"bi_sort"``.
+        Every choice gives the same pairs.
+    cores
+        Threads to use; ``kang`` uses one.
+    late
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
 
     Examples
     --------

@@ -51,15 +51,31 @@ def join(
 ) -> DataFrame:
     """Join two DataFrames over a sliding window; both streaming, or both batch.
 
-    Parameters ---------- left, right The two sides. A streaming side without a watermark gets one on its timestamp,
-    with the window's lateness. on A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL
-    text over ``left.x``, ``right.y``. window ``time_window(…)``. how ``"inner"``. routing How rows are spread over
-    cores: ``"auto"`` takes the first that applies of ``"hash"``, ``"bucket"``, ``"broadcast"``. structure How windows
-    are indexed, as for ``StreamJoin``. cores Independent parts of the join; the session's shuffle partitions when not
-    given. late ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+    Parameters
+    ----------
+    left, right
+        The two sides. A streaming side without a watermark gets one on its timestamp, with the window's lateness.
+    on
+        A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x`` and
+        ``right.y``.
+    window
+        ``time_window(…)`` or ``count_window(…)``.
+    how
+        ``"inner"``.
+    routing
+        How rows are spread: ``"hash"``, ``"bucket"``, ``"broadcast"``, or ``"auto"``: the first that applies.
+    structure
+        How windows are indexed, as for ``StreamJoin``.
+    cores
+        Independent parts of the join; the session's shuffle partitions when not given.
+    late
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
 
-    Returns ------- DataFrame All left columns, then all right columns; a name that occurs on both sides becomes
-    ``left_NAME`` and ``right_NAME``.
+    Returns
+    -------
+    DataFrame
+        All left columns, then all right columns; a name that occurs on both sides becomes ``left_NAME`` and
+        ``right_NAME``.
     """
     if how != "inner":
         raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))

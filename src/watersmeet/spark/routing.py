@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
-from watersmeet.columns.values import to_float
+from watersmeet.columns.vectors import to_float
 from watersmeet.kernels.keys import shift_ranges
 from watersmeet.kernels.text import mix_hashes
 from watersmeet.spec.errors import SpecificationError, explain_refusal

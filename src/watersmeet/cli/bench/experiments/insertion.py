@@ -123,9 +123,10 @@ def run(context: Context) -> Result:
 
 def _figure(name: str, by_partitions: list[Series], by_rows: list[Series], fixed: int | None, largest: int) -> Figure:
     x_label, y_label = "batch size N_Bat (rows)", "rows/s"
+    first = "" if fixed is None else "by partition count, "
     second = "by subwindow size" if fixed is None else f"by subwindow size, P = {short_number(fixed)}"
     panels = [
-        Panel(f"(a) by partition count, N_Sub = {short_number(largest)}", x_label, y_label, by_partitions),
+        Panel(f"(a) {first}N_Sub = {short_number(largest)}", x_label, y_label, by_partitions),
         Panel(f"(b) {second}", x_label, y_label, by_rows),
     ]
     return Figure(f"insertion_{name}", f"Insertion into {name} (beside figure {PAPER_FIGURE[name]})", panels)

@@ -1,0 +1,239 @@
+"""Comparisons as atoms: ``left - right operator offset``, with left columns on the left and right columns on the right.
+
+For exact types any linear form is brought into this shape (``left.a + 2 * left.b < right.c - 5``); floating point
+allows only ``x op y + c`` and ``x - y op c``, since any other rearrangement would round differently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final, Literal
+
+from watersmeet.spec.expression import (
+    MIRRORED,
+    Arithmetic,
+    Call,
+    Cast,
+    Compare,
+    CompareOperator,
+    Constant,
+    Expression,
+    Negative,
+    Predicate,
+    conjunction,
+    disjunction,
+    sides_of,
+)
+from watersmeet.spec.typing import Schemas, ValueType, common_type, type_of
+
+__all__ = ["Atom", "AxisName", "atom_of", "without_abs"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ONE_DAY: Final = timedelta(days=1)
+LEFT_THEN_RIGHT: Final = (frozenset({"left"}), frozenset({"right"}))
+
+AxisName = tuple[Expression, Expression]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """``left - right operator offset``, the only thing an axis is made of."""
+
+    left: Expression
+    right: Expression
+    family: Literal["exact", "double", "text"]
+    operator: CompareOperator
+    offset: Fraction = Fraction(0)
+    is_subtraction: bool = False
+    """True for ``left - right`` computed in floating point, where NaN - x is NaN and so larger than any bound."""
+
+    @property
+    def name(self) -> AxisName:
+        """What the atom's axis is known by: its two expressions."""
+        return self.left, self.right
+
+
+def atom_of(compare: Compare, schemas: Schemas) -> Atom | None:
+    """Return the axis that ``compare`` bounds, or None when it bounds none."""
+    return _Finder(schemas).atom(compare)
+
+
+class _Finder:
+    """Looks for the atom in one comparison."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self.schemas = schemas
+
+    def atom(self, compare: Compare) -> Atom | None:
+        """Return the axis that ``compare`` bounds, or None."""
+        left_type, right_type = type_of(compare.left, self.schemas), type_of(compare.right, self.schemas)
+        common = common_type(left_type, right_type)
+        assert common is not None, "types are checked before the normal form is made"
+        if common.kind in ("string", "binary"):
+            return self._plain_atom(compare, "text")
+        if common.is_exact:
+            return self._exact_atom(compare, common)
+        if common.kind in ("float", "double"):
+            return self._double_atom(compare)
+        return None
+
+    def _plain_atom(self, compare: Compare, family: Literal["double", "text"]) -> Atom | None:
+        sides = sides_of(compare.left), sides_of(compare.right)
+        if sides == LEFT_THEN_RIGHT:
+            return Atom(compare.left, compare.right, family, compare.operator)
+        if sides == LEFT_THEN_RIGHT[::-1]:
+            return Atom(compare.right, compare.left, family, MIRRORED[compare.operator])
+        return None
+
+    def _double_atom(self, compare: Compare) -> Atom | None:
+        """Find ``x op y + c`` and ``x - y op c``; floating point allows no other rearrangement."""
+        match compare:
+            case Compare(operator, Arithmetic("-", x, y), Constant() as bound) | Compare(
+                operator, Constant() as bound, Arithmetic("-", x, y)
+            ):
+                if isinstance(compare.left, Constant):
+                    operator = MIRRORED[operator]
+                sides = sides_of(x), sides_of(y)
+                if sides in (LEFT_THEN_RIGHT, LEFT_THEN_RIGHT[::-1]) and self._is_double(Arithmetic("-", x, y)):
+                    offset = _constant(bound)
+                    if sides == LEFT_THEN_RIGHT:
+                        return Atom(x, y, "double", operator, offset, is_subtraction=True)
+                    # y - x op c, y left: the difference is negated, and NaN escapes on the other side
+                    mirrored = Atom(y, x, "double", MIRRORED[operator], -offset, is_subtraction=True)
+                    return mirrored if operator in ("<", "<=", "=") else None
+                return None
+        (x, c), (y, d) = self._offset(compare.left), self._offset(compare.right)
+        atom = self._plain_atom(Compare(compare.operator, x, y), "double")
+        if atom is None:
+            return None
+        offset = d - c if atom.left is x else c - d
+        return Atom(atom.left, atom.right, "double", atom.operator, offset)
+
+    def _offset(self, expression: Expression) -> tuple[Expression, Fraction]:
+        """Take a constant summand off a double expression."""
+        match expression:
+            case Arithmetic("+", base, Constant() as constant) | Arithmetic("+", Constant() as constant, base):
+                sign = 1
+            case Arithmetic("-", base, Constant() as constant):
+                sign = -1
+            case _:
+                return expression, Fraction(0)
+        if constant.value is None or not sides_of(base) or not type_of(expression, self.schemas).is_numeric:
+            return expression, Fraction(0)
+        if type_of(expression, self.schemas).kind == "float":  # its rounding is coarser than the widening allows for
+            return expression, Fraction(0)
+        return base, sign * _constant(constant)
+
+    def _is_double(self, expression: Expression) -> bool:
+        return type_of(expression, self.schemas).kind == "double"
+
+    def _exact_atom(self, compare: Compare, common: ValueType) -> Atom | None:
+        """Bring all left terms to the left, all right terms to the right and the rest to the constant."""
+        terms: dict[Expression, int] = {}
+        constant = Fraction(0)
+        for side, sign in ((compare.left, 1), (compare.right, -1)):
+            if common.kind == "timestamp" and type_of(side, self.schemas).kind == "date":
+                side = Cast(side, "timestamp")  # noqa: PLW2901 -- the same side, in the type it is compared in
+            linear = self._linear(side)
+            if linear is None:
+                return None
+            for term, coefficient in linear[0].items():
+                terms[term] = terms.get(term, 0) + sign * coefficient
+            constant += sign * linear[1]
+        lefts = {term: n for term, n in terms.items() if n and sides_of(term) == {"left"}}
+        rights = {term: -n for term, n in terms.items() if n and sides_of(term) == {"right"}}
+        if not lefts or not rights or len(lefts) + len(rights) != sum(1 for n in terms.values() if n):
+            return None
+        operator, offset = compare.operator, -constant
+        if next(iter(lefts.values())) < 0:
+            lefts = {term: -n for term, n in lefts.items()}
+            rights = {term: -n for term, n in rights.items()}
+            operator, offset = MIRRORED[operator], -offset
+        left, right = _sum(lefts), _sum(rights)
+        return Atom(left, right, "exact", operator, offset)
+
+    def _linear(self, expression: Expression) -> tuple[dict[Expression, int], Fraction] | None:
+        """Return ``expression`` as whole multiples of terms plus a constant (in seconds, days or plain numbers)."""
+        match expression:
+            case Constant():
+                return None if expression.value is None else ({}, _constant(expression))
+            case Negative(operand):
+                return _scaled(self._linear(operand), -1)
+            case Arithmetic("+" | "-" as operator, a, b):
+                kinds = [type_of(part, self.schemas).kind for part in (a, b, expression)]
+                if kinds[2] == "date" or kinds.count("date") > 0:
+                    return self._linear_date(expression)
+                first, second = self._linear(a), _scaled(self._linear(b), 1 if operator == "+" else -1)
+                if first is None or second is None:
+                    return None
+                terms = dict(first[0])
+                for term, coefficient in second[0].items():
+                    terms[term] = terms.get(term, 0) + coefficient
+                return terms, first[1] + second[1]
+            case Arithmetic("*", a, Constant(int() as n, "int")) | Arithmetic("*", Constant(int() as n, "int"), a):
+                return _scaled(self._linear(a), n)
+        return {expression: 1}, Fraction(0)
+
+    def _linear_date(self, expression: Arithmetic) -> tuple[dict[Expression, int], Fraction]:
+        """Return a date plus or minus a constant in days; any other sum with a date is a term of its own."""
+        if type_of(expression, self.schemas).kind == "date" and isinstance(expression.right, Constant):
+            value, inner = expression.right.value, self._linear(expression.left)
+            if isinstance(value, int | timedelta) and inner is not None:
+                days = Fraction(value // ONE_DAY if isinstance(value, timedelta) else value)
+                return inner[0], inner[1] + (days if expression.operator == "+" else -days)
+        return {expression: 1}, Fraction(0)
+
+
+def without_abs(compare: Compare) -> Predicate:
+    """Return ``ABS(x) op c`` (c a constant of at least zero) without the ``ABS``."""
+    operator, function, bound = compare.operator, compare.left, compare.right
+    if isinstance(function, Constant):
+        operator, function, bound = MIRRORED[operator], bound, function
+    match function, bound:
+        case Call("abs", (x,)), Constant(int() | float() | Decimal() | timedelta() as value) if _constant(bound) >= 0:
+            # a minus sign would round a decimal to 28 digits
+            negative = Constant(value.copy_negate() if isinstance(value, Decimal) else -value, bound.kind)
+            above, below = Compare(operator, x, bound), Compare(MIRRORED[operator], x, negative)
+            return disjunction(above, below) if operator in ("=", ">", ">=") else conjunction(above, below)
+    return compare
+
+
+def _constant(constant: Constant) -> Fraction:
+    """Return a constant as a number: seconds for times, days for dates."""
+    match constant.value:
+        case timedelta() as span:
+            return Fraction(span // timedelta(microseconds=1), 1_000_000)
+        case datetime() as moment:
+            return Fraction((moment - EPOCH) // timedelta(microseconds=1), 1_000_000)
+        case date() as day:
+            return Fraction((day - EPOCH.date()).days)
+        case bool() as flag:
+            return Fraction(int(flag))
+        case int() | float() | Decimal() as number:
+            return Fraction(number)
+    raise AssertionError(constant)
+
+
+def _scaled(
+    linear: tuple[dict[Expression, int], Fraction] | None, factor: int
+) -> tuple[dict[Expression, int], Fraction] | None:
+    if linear is None:
+        return None
+    return {term: n * factor for term, n in linear[0].items()}, linear[1] * factor
+
+
+def _sum(terms: dict[Expression, int]) -> Expression:
+    """Return the sum of multiples of terms as an expression."""
+    total: Expression | None = None
+    for term, n in terms.items():
+        size = abs(n)
+        product = term if size == 1 else Arithmetic("*", term, Constant(size, "int"))
+        if total is None:
+            total = product if n > 0 else Negative(product)
+        else:
+            total = Arithmetic("+" if n > 0 else "-", total, product)
+    assert total is not None, "a side without terms is no axis"
+    return total
