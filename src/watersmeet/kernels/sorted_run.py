@@ -107,36 +107,62 @@ def merge_runs(
     row: Int32s,
     group: Int64s | None,
 ) -> None:
-    """Merge run *a* and run *b* into ``key``, ``row`` and ``group`` (with padding); ties: *a* first."""
-    i = 0
-    j = 0
-    o = 0
-    while i < size_a and j < size_b:
-        if group_a is not None:
-            first = group_a[i] < group_b[j] or (group_a[i] == group_b[j] and key_a[i] <= key_b[j])
-            group[o] = group_a[i] if first else group_b[j]
-        else:
-            first = key_a[i] <= key_b[j]
-        key[o] = key_a[i] if first else key_b[j]
-        row[o] = row_a[i] if first else row_b[j]
-        i += first
-        j += not first
-        o += 1
-    rest = size_a - i
-    key[o : o + rest] = key_a[i:size_a]
-    row[o : o + rest] = row_a[i:size_a]
-    if group_a is not None:
-        group[o : o + rest] = group_a[i:size_a]
-    o += rest
-    rest = size_b - j
-    key[o : o + rest] = key_b[j:size_b]
-    row[o : o + rest] = row_b[j:size_b]
-    if group_a is not None:
-        group[o : o + rest] = group_b[j:size_b]
-    o += rest
-    key[o:] = INT64_MAX
-    if group_a is not None:
-        group[o:] = INT64_MAX
+    """Merge run *a* and run *b* into ``key``, ``row`` and ``group`` (with padding); ties: *a* first.
+
+    The smallest and the largest row left are written in turn: two chains of comparisons that do not wait for each other.
+    A run that has just given its last row to the front cannot give it to the back too: that row is no larger than any
+    of the other run's.
+    """
+    first_a = 0
+    first_b = 0
+    last_a = size_a - 1
+    last_b = size_b - 1
+    front = 0
+    back = size_a + size_b - 1
+    while front < back:
+        if first_a > last_a or first_b > last_b:
+            break
+        x = key_a[first_a]
+        y = key_b[first_b]
+        take_a = x <= y
+        if group is not None:
+            if group_a[first_a] != group_b[first_b]:
+                take_a = group_a[first_a] < group_b[first_b]
+        key[front] = x if take_a else y
+        row[front] = row_a[first_a] if take_a else row_b[first_b]
+        if group is not None:
+            group[front] = group_a[first_a] if take_a else group_b[first_b]
+        first_a += take_a
+        first_b += not take_a
+        front += 1
+        x = key_a[last_a]
+        y = key_b[last_b]
+        take_b = x <= y
+        if group is not None:
+            if group_a[last_a] != group_b[last_b]:
+                take_b = group_a[last_a] < group_b[last_b]
+        key[back] = y if take_b else x
+        row[back] = row_b[last_b] if take_b else row_a[last_a]
+        if group is not None:
+            group[back] = group_b[last_b] if take_b else group_a[last_a]
+        last_b -= take_b
+        last_a -= not take_b
+        back -= 1
+    # What is left is the rest of one run.
+    end = front + last_a - first_a + 1
+    key[front:end] = key_a[first_a : last_a + 1]
+    row[front:end] = row_a[first_a : last_a + 1]
+    if group is not None:
+        group[front:end] = group_a[first_a : last_a + 1]
+    front = end
+    end = front + last_b - first_b + 1
+    key[front:end] = key_b[first_b : last_b + 1]
+    row[front:end] = row_b[first_b : last_b + 1]
+    if group is not None:
+        group[front:end] = group_b[first_b : last_b + 1]
+    key[size_a + size_b :] = INT64_MAX
+    if group is not None:
+        group[size_a + size_b :] = INT64_MAX
 
 
 def sample_run(keys: Int64s, size: int) -> Int64s:
@@ -189,12 +215,23 @@ def _count(
     key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
 ) -> int:
     """Count the entries of the block at ``begin`` that lie before the bound, without a branch."""
+    block = key[begin : begin + BLOCK]  # a slice: counting from its start spares the check for negative positions
     count = 0
-    for at in range(begin, begin + BLOCK):
-        before = key[at] <= bound if inclusive else key[at] < bound
-        if group is not None:
-            before = (group[at] < bound_group) | ((group[at] == bound_group) & before)
-        count += before
+    if group is not None:
+        groups = group[begin : begin + BLOCK]
+        for u in range(BLOCK):
+            before = block[u] <= bound if inclusive else block[u] < bound
+            count += (groups[u] < bound_group) | ((groups[u] == bound_group) & before)
+    elif inclusive:
+        count += 4 * (block[3] <= bound)
+        count += 2 * (block[count + 1] <= bound)
+        count += block[count] <= bound
+        count += block[count] <= bound
+    else:
+        count += 4 * (block[3] < bound)
+        count += 2 * (block[count + 1] < bound)
+        count += block[count] < bound
+        count += block[count] < bound
     return count
 
 

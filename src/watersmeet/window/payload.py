@@ -27,7 +27,7 @@ __all__ = ["Chunk", "Extent", "Payload", "extent_of"]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-FAN_IN: Final = 4
+FAN_IN: Final = 8
 
 
 @dataclass(slots=True)
