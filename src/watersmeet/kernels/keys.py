@@ -70,13 +70,14 @@ def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool
 def keep_pairs_in_ranges(
     who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]
 ) -> int:
-    """Clear ``keep[i]`` unless row ``row[i]``'s key lies in the range of ``who[i]``; return how many are kept."""
+    """Set ``keep[i]`` if row ``row[i]``'s key lies in the range of ``who[i]``; return how many do."""
     kept = 0
     for i in range(len(who)):
         k = key[row[i]]
         w = who[i]
-        keep[i] &= (lo[w] <= k) & (k <= hi[w])
-        kept += keep[i]
+        inside = (lo[w] <= k) & (k <= hi[w])
+        keep[i] |= inside
+        kept += inside
     return kept
 
 

@@ -109,9 +109,9 @@ def merge_runs(
 ) -> None:
     """Merge run *a* and run *b* into ``key``, ``row`` and ``group`` (with padding); ties: *a* first.
 
-    The smallest and the largest row left are written in turn: two chains of comparisons that do not wait for each other.
-    A run that has just given its last row to the front cannot give it to the back too: that row is no larger than any
-    of the other run's.
+    The smallest and the largest row left are written in turn: two chains of comparisons that do not wait for each
+    other. A run that has just given its last row to the front cannot give it to the back too: that row is no larger
+    than any of the other run's.
     """
     first_a = 0
     first_b = 0

@@ -28,6 +28,7 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 FAN_IN: Final = 8
+WORD_BITS: Final = 64
 
 
 @dataclass(slots=True)
@@ -145,10 +146,27 @@ class Payload:
 
 
 def _concatenated(chunks: list[Chunk]) -> Chunk:
-    table = pa.Table.from_batches([chunk.rows for chunk in chunks]).unify_dictionaries().combine_chunks()
+    columns = [
+        _one_array([chunk.rows.column(number) for chunk in chunks]) for number in range(chunks[0].rows.num_columns)
+    ]
     sequences = [chunk.sequence for chunk in chunks if chunk.sequence is not None]
     place = Extent()
     for chunk in chunks:
         place.include(chunk.place)
     sequence = np.concatenate(sequences) if sequences else None
-    return Chunk(table.to_batches()[0], sequence, place, chunks[-1].level + 1)
+    rows = pa.RecordBatch.from_arrays(columns, schema=chunks[0].rows.schema)
+    return Chunk(rows, sequence, place, chunks[-1].level + 1)
+
+
+def _one_array(parts: list[pa.Array]) -> pa.Array:
+    """Concatenate the parts of a column.
+
+    Plain numbers are put together by NumPy, which asks the system for large pages: rows are gathered from all over a
+    chunk, and with small pages every second access would also miss the table of pages.
+    """
+    kind = parts[0].type
+    if pa.types.is_primitive(kind) and kind.bit_width == WORD_BITS and not any(part.null_count for part in parts):
+        words = [np.frombuffer(part.buffers()[1], np.int64)[part.offset : part.offset + len(part)] for part in parts]
+        values = np.concatenate(words)
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    return pa.chunked_array(parts).unify_dictionaries().combine_chunks()

@@ -250,11 +250,10 @@ class StreamWindow:
         if axis not in chunk.keys:
             chunk.keys[axis] = axis_keys(self.plan.axes[axis], self.side, chunk.rows, self.plan.schemas)
         keep = np.zeros(pairs.count, bool)
-        for wanted in batch.ranges(axis):
-            in_part = np.ones(pairs.count, bool)
-            keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, chunk.keys[axis], in_part)
-            keep |= in_part
-        return _kept(pairs, keep, int(np.count_nonzero(keep)))
+        kept = 0
+        for wanted in batch.ranges(axis):  # disjoint, so no pair is counted twice
+            kept += keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, chunk.keys[axis], keep)
+        return _kept(pairs, keep, kept)
 
     def _in_count_window(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert chunk.sequence is not None
