@@ -27,7 +27,7 @@ __all__ = ["Chunk", "Extent", "Payload", "extent_of"]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-FAN_IN: Final = 8
+FAN_IN: Final = 32
 WORD_BITS: Final = 64
 
 
