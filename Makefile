@@ -1,5 +1,5 @@
 # Developer's doors. Every target sets up .venv by itself: from nothing, and again when pyproject.toml has changed.
-# One environment with the extras `dev` and `bench` serves all of them, although `demo` needs the base install alone.
+# One environment with all extras serves every target, although `demo` needs the base install alone.
 
 PYTHON ?= python3
 VENV := .venv
@@ -60,5 +60,5 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "watersmeet needs Python 3.11 or newer, $(PYTHON) is older or missing: name another, e.g. make PYTHON=python3.12 test" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --editable '.[dev,bench]'
+	@$(BIN)/pip install --quiet --editable '.[dev,bench,spark,java]'
 	@touch $@

@@ -1,4 +1,9 @@
-"""watersmeet joins streams over sliding windows: on equality, on a band, on any comparison."""
+"""watersmeet joins streams over sliding windows: on equality, on a band, on any comparison.
+
+``join`` and ``session`` are for Spark and are loaded when first used: nothing else here needs PySpark.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.stream_join import JoinMetrics, StreamJoin
 from watersmeet.spec.errors import (
@@ -9,13 +14,19 @@ from watersmeet.spec.errors import (
     SpecificationError,
     WatersmeetError,
 )
+from watersmeet.spec.expression import Predicate
 from watersmeet.spec.predicates import band, equal, greater, greater_equal, less, less_equal, not_equal
 from watersmeet.spec.window import count_window, time_window
+
+if TYPE_CHECKING:
+    from watersmeet.spark.join import join
+    from watersmeet.spark.session import session
 
 __all__ = [
     "ColumnTypeError",
     "JoinMetrics",
     "LateRowError",
+    "Predicate",
     "SchemaError",
     "SnapshotError",
     "SpecificationError",
@@ -26,8 +37,25 @@ __all__ = [
     "equal",
     "greater",
     "greater_equal",
+    "join",
     "less",
     "less_equal",
     "not_equal",
+    "session",
     "time_window",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depends on the name
+    """Load the Spark layer when it is asked for."""
+    if name not in ("join", "session"):
+        raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
+    try:
+        from watersmeet.spark import join, session  # noqa: PLC0415 -- PySpark is optional
+    except ModuleNotFoundError as error:
+        raise WatersmeetError(
+            f"watersmeet.{name} needs {error.name}, which is not installed\n"
+            "  allowed: Python environments with the extra 'spark'\n"
+            "  next step: pip install 'watersmeet[spark]'"
+        ) from error
+    return {"join": join.join, "session": session.session}[name]

@@ -81,6 +81,8 @@ def join(
         raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))
     if late not in ("drop", "error"):
         raise SpecificationError(explain_refusal(f"late={late!r}", "'drop', 'error'", "leave late out"))
+    if cores is not None and (isinstance(cores, bool) or cores < 1):
+        raise SpecificationError(explain_refusal(f"cores={cores!r}", "a whole number of at least 1", "leave cores out"))
     if left.isStreaming != right.isStreaming:
         raise SpecificationError(
             explain_refusal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -22,7 +23,9 @@ RECOMMENDED: Final = {
 }
 
 
-def session(cores: int | None = None, *, name: str = "watersmeet", memory: str = "4g") -> SparkSession:
+def session(
+    cores: int | None = None, *, name: str = "watersmeet", memory: str = "4g", more: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return a local Spark session, made for the join.
 
     Parameters
@@ -33,6 +36,8 @@ def session(cores: int | None = None, *, name: str = "watersmeet", memory: str =
         The application's name.
     memory
         Memory of the JVM.
+    more
+        Further settings of Spark's.
     """
     _find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
@@ -47,7 +52,7 @@ def session(cores: int | None = None, *, name: str = "watersmeet", memory: str =
         .config("spark.sql.shuffle.partitions", str(threads))
         .config("spark.sql.session.timeZone", "UTC")
     )
-    for key, value in RECOMMENDED.items():
+    for key, value in {**RECOMMENDED, **(more or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

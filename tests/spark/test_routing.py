@@ -1,0 +1,88 @@
+"""Every pair that satisfies the predicate meets on exactly one core, whatever the values: no Spark needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import watersmeet as wm
+from watersmeet.spark.cores import core_ids, partition_of
+from watersmeet.spark.routing import choose_routing, route_rows
+from watersmeet.spec.predicates import band, equal, less
+from watersmeet.window.plan import JoinPlan, plan_join
+
+EXTREMES = [-(2**63), -(2**63) + 1, -1, 0, 1, 7, 2**62, 2**63 - 1]
+INTEGERS = st.lists(st.one_of(st.integers(-60, 60), st.sampled_from(EXTREMES)), min_size=1, max_size=12)
+FLOATS = st.lists(st.one_of(st.integers(-60, 60).map(float), st.floats()), min_size=1, max_size=12)
+WINDOW = wm.count_window(10)
+
+
+def _plan(kind: pa.DataType, predicate: wm.Predicate) -> JoinPlan:
+    schema = pa.schema([("k", kind)])
+    return plan_join(schema, schema, predicate, WINDOW, "auto")
+
+
+def _meetings(plan: JoinPlan, routing: str, cores: int, left: list[float], right: list[float]) -> np.ndarray:
+    """Count on how many cores each left row meets each right row, both new: where the right row is stored."""
+    spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
+    kind = plan.schemas["left"].field(0).type
+    met = np.zeros((len(left), len(right)), int)
+    rows = {side: pa.record_batch({"k": pa.array(values, kind)}) for side, values in (("left", left), ("right", right))}
+    lefts = {route.core: route.rows for route in route_rows(spread, plan, "left", rows["left"], 5)}
+    for route in route_rows(spread, plan, "right", rows["right"], 3):
+        stored = route.rows if route.stored is None else route.rows[route.stored]
+        if route.core in lefts:
+            met[np.ix_(lefts[route.core], stored)] += 1
+    return met
+
+
+@given(left=INTEGERS, right=INTEGERS, cores=st.integers(1, 7), width=st.sampled_from([0, 1, 10, 2**40]))
+def test_oracle_bucketed_integers_meet_once(left: list[int], right: list[int], cores: int, width: int) -> None:
+    met = _meetings(_plan(pa.int64(), band("k", "k", width)), "bucket", cores, left, right)
+    near = np.array([[abs(x - y) <= width for y in right] for x in left])
+    assert (met <= 1).all()
+    assert (met[near] == 1).all()
+
+
+@given(left=FLOATS, right=FLOATS, cores=st.integers(1, 7), width=st.sampled_from([0.5, 10.0, 1e-3, 1e15]))
+def test_oracle_bucketed_floats_meet_once(left: list[float], right: list[float], cores: int, width: float) -> None:
+    met = _meetings(_plan(pa.float64(), band("k", "k", width)), "bucket", cores, left, right)
+    assert (met <= 1).all()
+    for i, x in enumerate(left):
+        for j, y in enumerate(right):
+            both_nan = np.isnan(x) and np.isnan(y)
+            if both_nan or (y - width <= x <= y + width):
+                assert met[i, j] == 1, (x, y)
+
+
+@given(left=FLOATS, right=FLOATS, cores=st.integers(1, 7))
+def test_oracle_hashed_equals_meet_once(left: list[float], right: list[float], cores: int) -> None:
+    met = _meetings(_plan(pa.float64(), equal("k")), "hash", cores, left, right)
+    assert (met <= 1).all()
+    for i, x in enumerate(left):
+        for j, y in enumerate(right):
+            if x == y or (np.isnan(x) and np.isnan(y)):
+                assert met[i, j] == 1, (x, y)
+
+
+@given(left=INTEGERS, right=INTEGERS, cores=st.integers(1, 7))
+def test_broadcast_pairs_meet_once(left: list[int], right: list[int], cores: int) -> None:
+    assert (_meetings(_plan(pa.int64(), less("k")), "broadcast", cores, left, right) == 1).all()
+
+
+def test_a_routing_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(wm.SpecificationError, match=r"(?s)hash.*allowed:.*broadcast.*next step:"):
+        choose_routing("hash", _plan(pa.int64(), less("k")), 2)
+    with pytest.raises(wm.SpecificationError, match="auto"):
+        choose_routing("anyhow", _plan(pa.int64(), less("k")), 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cores", "partitions"), [(1, 1), (2, 2), (4, 2), (3, 5), (16, 4)])
+def test_core_ids_spread_evenly(cores: int, partitions: int) -> None:
+    ids = core_ids(cores, partitions)
+    assert len(set(ids)) == cores
+    counts = np.bincount([partition_of(core, partitions) for core in ids], minlength=partitions)
+    assert counts.max() - counts.min() <= 1
