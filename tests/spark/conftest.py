@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.spark.session import session
 
+FIRST_WRITTEN = 1_700_000_000
 Streams = Callable[[str, list[pa.Table]], Path]
 
 
@@ -38,7 +40,9 @@ def folder_of(tmp_path: Path) -> Streams:
         folder.mkdir(exist_ok=True)
         begun = len(list(folder.iterdir()))
         for number, table in enumerate(tables, start=begun):
-            pq.write_table(table, folder / f"{number:03d}.parquet")
+            file = folder / f"{number:03d}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (FIRST_WRITTEN + number, FIRST_WRITTEN + number))  # Spark reads files in this order
         return folder
 
     return write

@@ -144,7 +144,7 @@ def _observed(joined: DataFrame) -> DataFrame:
     totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
     return joined.observe(
         METRICS,
-        *(F.sum(name).alias(name) for name in totals),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
         F.collect_list(F.when(is_record, F.struct(*names))).alias("cores"),
     )
 

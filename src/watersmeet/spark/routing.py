@@ -36,6 +36,7 @@ Int64s = npt.NDArray[np.int64]
 BUCKET_WIDTHS: Final = 4
 """Wide buckets send fewer right rows to two cores (one in five here), narrow ones spread skewed values better."""
 FARTHEST: Final = 2.0**44
+LARGEST_EDGE: Final = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +153,17 @@ def _buckets(plan: JoinPlan, axis: Axis, side: Side, rows: pa.RecordBatch) -> tu
         return ends[0] // step, ends[1] // step
     width = max(float(high - low) * BUCKET_WIDTHS, float(np.finfo(float).tiny))
     values = np.broadcast_to(to_float(axis_values(axis, side, rows, plan.schemas)), (rows.num_rows,))
-    values = np.where(np.isnan(values), np.inf, values)
+    # Values that share the last bucket anyway are brought nearer: moving all towards zero keeps neighbours neighbours.
+    edge = min(2 * FARTHEST * width, LARGEST_EDGE)
+    values = np.clip(np.where(np.isnan(values), np.inf, values), -edge, edge)
     if side == "left":
         bucket = _bucket_number(values, width)
         return bucket, bucket
     # Both ends are moved outwards by more than any rounding: a bucket too many costs a copy, one too few a pair.
-    with np.errstate(all="ignore"):
-        slack = 8 * np.spacing(np.maximum(np.abs(values), max(abs(float(low)), abs(float(high)))))
-        slack = np.where(np.isfinite(values), slack, 0.0)
-        return _bucket_number(values + float(low) - slack, width), _bucket_number(values + float(high) + slack, width)
+    slack = 8 * np.spacing(np.maximum(np.abs(values), max(abs(float(low)), abs(float(high)))))
+    return _bucket_number(values + float(low) - slack, width), _bucket_number(values + float(high) + slack, width)
 
 
 def _bucket_number(values: npt.NDArray[np.float64], width: float) -> Int64s:
     """Return bucket numbers; all values so far out that a bucket is no wider than their rounding share the last one."""
-    with np.errstate(all="ignore"):
-        return np.clip(np.floor(values / width), -FARTHEST, FARTHEST).astype(np.int64)
+    return np.clip(np.floor(values / width), -FARTHEST, FARTHEST).astype(np.int64)
