@@ -111,7 +111,11 @@ def join(
         outputMode="Append",
         timeMode="EventTime" if left.isStreaming and plan.time is not None else "None",
     )
-    return _observed(joined).select("blob").mapInArrow(unpacker(result_arrow), result_schema(left.schema, right.schema))
+    return (
+        _observed(joined)
+        .select("blob")
+        .mapInArrow(unpacker(result_arrow), result_schema(left.schema, right.schema, result_arrow.names))
+    )
 
 
 def _watermarked(frame: DataFrame, side: Side, window: Window) -> DataFrame:

@@ -34,15 +34,10 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema.fields])
 
 
-def result_schema(left: spark.StructType, right: spark.StructType) -> spark.StructType:
-    """Return all left columns, then all right ones; a name on both sides gets its side as prefix."""
-    both = set(left.names) & set(right.names)
-    fields = []
-    for side, schema in (("left", left), ("right", right)):
-        for field in schema.fields:
-            name = f"{side}_{field.name}" if field.name in both else field.name
-            fields.append(spark.StructField(name, field.dataType, nullable=True))
-    return spark.StructType(fields)
+def result_schema(left: spark.StructType, right: spark.StructType, names: list[str]) -> spark.StructType:
+    """Return all left columns, then all right ones, under the ``names`` that results have."""
+    columns = zip(names, (*left.fields, *right.fields), strict=True)
+    return spark.StructType([spark.StructField(name, field.dataType, nullable=True) for name, field in columns])
 
 
 def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:
