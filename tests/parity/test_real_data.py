@@ -23,9 +23,12 @@ Pushes = Iterable[tuple[pa.Table | None, pa.Table | None]]
 DAYS = [("bac", "20131007"), ("bac", "20131008"), ("ibm", "20131007"), ("ibm", "20131008")]
 ON_PRICE = wm.band("price", "bid", 500)
 IN_A_SECOND = wm.time_window("1 second", ts="ts")
+# A pair's seconds differ by -1, 0 or 1: spelt out as an equality, so that DuckDB need not compare all with all.
 SQL_ON_PRICE = """
-    SELECT l.id, r.id FROM lefts l JOIN rights r
-    ON l.price BETWEEN r.bid - 500 AND r.bid + 500 AND epoch_us(l.ts) - epoch_us(r.ts) BETWEEN -1000000 AND 1000000
+    SELECT l.id, r.id
+    FROM (SELECT *, epoch_us(ts) // 1000000 AS second FROM lefts) l
+    JOIN (SELECT *, epoch_us(ts) // 1000000 + unnest([-1, 0, 1]) AS second FROM rights) r ON l.second = r.second
+    AND l.price BETWEEN r.bid - 500 AND r.bid + 500 AND epoch_us(l.ts) - epoch_us(r.ts) BETWEEN -1000000 AND 1000000
 """
 
 
