@@ -21,6 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 import watersmeet as wm
 from watersmeet.spark.cores import core_ids, partition_of
 from watersmeet.spark.join import METRICS
+from watersmeet.spark.session import check_session
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
@@ -185,6 +186,15 @@ def test_refusals_before_the_query_starts(spark: SparkSession, folder_of: Stream
             call()
         assert "allowed:" in str(refused.value)
         assert "next step:" in str(refused.value)
+
+
+@pytest.mark.parametrize(("package", "version"), [("pyspark", "4.0.1"), ("pyspark", "3.5.4"), ("pandas", "3.0.0")])
+def test_versions_that_do_not_work_are_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, package: str, version: str
+) -> None:
+    monkeypatch.setattr(f"{package}.__version__", version)
+    with pytest.raises(wm.SpecificationError, match=rf"(?s){version}.*allowed:.*next step: pip install '{package}"):
+        check_session(spark)
 
 
 def test_real_ticks_equal_spark_sql(spark: SparkSession, shared_data: Path, tmp_path: Path) -> None:
