@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-__all__ = ["EVERYTHING", "Bound", "IntervalSet"]
+__all__ = ["Bound", "IntervalSet"]
 
 Bound = Fraction | None
 
@@ -56,9 +56,6 @@ class IntervalSet:
     def is_band(self) -> bool:
         """True when every interval has two ends."""
         return all(low is not None and high is not None for low, high in self.parts)
-
-
-EVERYTHING = IntervalSet(((None, None),))
 
 
 def _reaches(high: Bound, low: Bound, step: Fraction) -> bool:

@@ -39,7 +39,7 @@ STRUCTURES: Final[dict[StructureName, type[Subwindow]]] = {
     "bi_sort": BiSort,
 }
 LARGE_BATCH: Final = 256
-"""Rows from which on BI-Sort is the fastest here, as ``watersmeet bench kernels`` shows; the paper found 64 K."""
+"""Rows from which on inserting and probing together are fastest in BI-Sort here; inserting alone never is."""
 LARGE_SELECTIVITY: Final = 64
 """Matches per probing row from which on ranges beat copying pairs."""
 UNSEEN: Final = 4e-6
@@ -109,7 +109,7 @@ def choose(
     """
     equalities = tuple(number for number, axis in enumerate(axes) if axis.is_equality)
     ranges = tuple(number for number, axis in enumerate(axes) if not axis.is_equality)
-    grouped = wanted in ("auto", "bi_sort")
+    grouped = wanted == "auto" or STRUCTURES[wanted].supports_groups
     order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=wanted == "hash")
     because = _order_reason(order, axes, time, fractions)
     if wanted != "auto":

@@ -162,7 +162,7 @@ def _one_array(parts: list[pa.Array]) -> pa.Array:
     """Concatenate the parts of a column.
 
     Plain numbers are put together by NumPy, which asks the system for large pages: rows are gathered from all over a
-    chunk, and with small pages every second access would also miss the table of pages.
+    chunk, and small pages would add misses of the page table to those of the cache.
     """
     kind = parts[0].type
     if pa.types.is_primitive(kind) and kind.bit_width == WORD_BITS and not any(part.null_count for part in parts):
