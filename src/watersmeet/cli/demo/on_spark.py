@@ -27,6 +27,7 @@ import watersmeet as wm
 from watersmeet.cli.demo.market import COUNT_PAIRS, ON, WINDOW, cut, describe, generate
 from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, show_pairs, status
 from watersmeet.cli.extras import load
+from watersmeet.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +67,7 @@ def join_on_spark(*, rows: int, seed: int) -> int:
         _write(folder / "trades", [left for left, _ in batches])
         _write(folder / "quotes", [right for _, right in batches])
         print(f"starting Spark {pyspark.__version__} ...", flush=True)
+        find_java()  # first, for it may have something to say
         log = folder / "spark.log"
         try:
             with _stderr_into(log):
@@ -81,7 +83,9 @@ def join_on_spark(*, rows: int, seed: int) -> int:
 
 def _run(spark: SparkSession, folder: Path, rows: int, batches: int) -> int:
     """Join, show and check."""
-    print("joining; the first micro-batch takes longest, for Python workers start and kernels compile ...\n", flush=True)
+    print(
+        "joining; the first micro-batch takes longest, for Python workers start and kernels compile ...\n", flush=True
+    )
     pairs = wm.join(_stream(spark, folder / "trades"), _stream(spark, folder / "quotes"), ON, WINDOW)
     begin = time.perf_counter()
     query = (
