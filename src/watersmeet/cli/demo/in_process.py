@@ -1,4 +1,4 @@
-"""``watersmeet demo --in-process``: both streams are pushed a tenth of a second at a time, as fast as the join takes them.
+"""``watersmeet demo --in-process``: both streams are pushed a tenth of a second at a time, as fast as they are taken.
 
 The proof is DuckDB's, or where it is not installed NumPy's.
 """

@@ -31,8 +31,8 @@ from watersmeet.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["join_on_spark"]
 
@@ -99,7 +99,8 @@ def _run(spark: SparkSession, folder: Path, rows: int, batches: int) -> int:
     seconds = time.perf_counter() - begin
     result = spark.read.parquet(str(folder / "pairs"))
     found = result.count()
-    show_pairs(result.orderBy("left_ts", "right_ts").limit(SHOWN).toArrow(), found)
+    in_order = result.selectExpr("*", "greatest(left_ts, right_ts) AS complete").orderBy("complete", "left_ts")
+    show_pairs(in_order.limit(SHOWN).toArrow(), found)
     print(
         f"\njoined {rows:,} rows into {found:,} pairs in {seconds:.1f} s,"
         f" the first of {tally.batches} micro-batches took {tally.first_seconds:.1f} s of them"
@@ -130,13 +131,15 @@ def _watch(query: StreamingQuery, batches: int) -> _Tally:
     seen = -1
     active = True
     while active:
-        active = not query.awaitTermination(POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
+        active = query.isActive  # asked first: so the last progress is not missed
         fresh = [progress for progress in query.recentProgress if progress.batchId > seen and progress.numInputRows]
         for progress in fresh:
             seen = progress.batchId
             _count(tally, progress)
             line.show(tally.batches, _status(progress))
     line.end()
+    query.awaitTermination()  # raises what the query failed with
     return tally
 
 
