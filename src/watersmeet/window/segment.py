@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from watersmeet.subwindow.choose import Choice
-from watersmeet.subwindow.contract import Matches, Pairs, Probes, Ranges, Subwindow, pairs_of
+from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes, Ranges, Subwindow, pairs_of
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.payload import Extent, Payload
 
@@ -40,12 +41,16 @@ class Segment:
 
     def insert(self, batch: KeyedBatch, place: Extent) -> None:
         """Store a batch (not empty) that lies at ``place`` in the window."""
-        entries = batch.entries(self.choice.order, self.rows)
+        sequence = None if batch.arrival is None else batch.arrival.sequence
+        self.store(batch.entries(self.choice.order, self.rows), batch.rows, sequence, place)
+
+    def store(self, entries: Entries, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
+        """Store rows (not none) whose sorted keys are known already."""
         self.index.insert(entries)
         if entries.group is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
         self.place.include(place)
-        self.payload.append(batch.rows, None if batch.arrival is None else batch.arrival.sequence, place)
+        self.payload.append(rows, sequence, place)
 
     def seal(self) -> None:
         """Take note that this segment is no longer the newest."""
