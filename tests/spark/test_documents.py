@@ -32,6 +32,7 @@ def test_document_runs_as_it_stands(
         example.run(namespace)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", OWN_PROCESS, ids=lambda example: f"{example.document.stem}, line {example.line}")
 def test_example_runs_in_a_process_of_its_own(tmp_path: Path, example: Example) -> None:
     program = f"import sys; sys.path[:] = {sys.path!r}\n{example.code}"

@@ -97,7 +97,7 @@ def _run(spark: SparkSession, folder: Path, rows: int, batches: int) -> int:
     )
     tally = _watch(query, batches)
     seconds = time.perf_counter() - begin
-    result = spark.read.parquet(str(folder / "pairs"))
+    result = spark.read.schema(pairs.schema).parquet(str(folder / "pairs"))  # there may be no file to infer it from
     found = result.count()
     in_order = result.selectExpr("*", "greatest(left_ts, right_ts) AS complete").orderBy("complete", "left_ts")
     show_pairs(in_order.limit(SHOWN).toArrow(), found)
