@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from documents import Example, dead_links_of, examples_of
 
 README = Path(__file__).resolve().parents[1] / "README.md"

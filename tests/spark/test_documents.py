@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import Example, dead_links_of, examples_of
 from pyspark.sql import SparkSession
+
+from documents import Example, dead_links_of, examples_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
