@@ -12,7 +12,7 @@ from watersmeet.cli.demo.market import generate
 from watersmeet.cli.demo.screen import judge
 
 
-def run_command(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+def run_command(*arguments: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
     """Run the command line with the same search path as here, so that the package need not be installed."""
     program = (
         f"import sys; sys.path[:] = {sys.path!r}; {before}; from watersmeet.cli.main import main; sys.exit(main())"

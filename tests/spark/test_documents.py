@@ -25,7 +25,7 @@ def test_document_runs_as_it_stands(
     tmp_path: Path,
     document: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     namespace: dict[str, Any] = {"__name__": "document"}
     examples = [example for example in examples_of(document) if not example.own_process]
     assert examples
