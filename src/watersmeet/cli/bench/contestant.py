@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypedDict, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -47,6 +48,8 @@ CORES: Final = 2
 ROW_BYTES: Final = 24
 """Of a row as it comes: key, timestamp and payload."""
 SIDES: Final[tuple[SideName, SideName]] = ("left", "right")
+FIRST_MOMENT: Final = 1_700_000_000 * 10**6
+"""In microseconds, long after 1970: Spark's own join takes a row of the epoch itself for a late one."""
 FIRST_WRITTEN: Final = 1_700_000_000 * 10**9
 NANOSECONDS_PER_ROW: Final = 100_000
 ROW_GROUPS: Final = 8
@@ -129,7 +132,7 @@ class Arena:
         path = self.folder / f"{side}-{first}-{rows}.parquet"
         if not path.exists():
             table = stream_rows(side, first // rows, rows, seed=self.seed, key_range=self.key_range)
-            moments = table["ts"].cast(pa.timestamp("us", "UTC"))
+            moments = pa.array(FIRST_MOMENT + np.arange(first, first + rows), pa.timestamp("us", "UTC"))
             # Several row groups: Spark may then cut the file and read it on all cores.
             pq.write_table(table.set_column(1, "ts", moments), path, row_group_size=max(1, rows // ROW_GROUPS))
             written = FIRST_WRITTEN + first * NANOSECONDS_PER_ROW
