@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,15 +97,17 @@ class Arena:
     processes: ExitStack
     seed: int
     key_range: int
+    block: int
+    """Rows that are made at a time: the streams are the same, however micro-batches of whole blocks cut them."""
 
     @classmethod
     @contextmanager
-    def open(cls, context: Context, *, seed: int, key_range: int = KEY_RANGE) -> Iterator[Arena]:
+    def open(cls, context: Context, *, seed: int, block: int, key_range: int = KEY_RANGE) -> Iterator[Arena]:
         """Make the folder; at the end, end the contestants and remove it."""
         folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
         try:
             with ExitStack() as processes:
-                yield cls(context, folder, processes, seed, key_range)
+                yield cls(context, folder, processes, seed, key_range, block)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # a JVM that was killed may still be writing
 
@@ -128,10 +130,13 @@ class Arena:
 
     def file(self, side: SideName, first: int, rows: int) -> Path:
         """Return the file with ``rows`` rows from number ``first`` on, written when first asked for."""
-        assert first % rows == 0, "a file begins at a multiple of its rows"
+        assert first % self.block == rows % self.block == 0, "files are made of whole blocks"
         path = self.folder / f"{side}-{first}-{rows}.parquet"
         if not path.exists():
-            table = stream_rows(side, first // rows, rows, seed=self.seed, key_range=self.key_range)
+            blocks = range(first // self.block, (first + rows) // self.block)
+            table = pa.concat_tables(
+                [stream_rows(side, number, self.block, seed=self.seed, key_range=self.key_range) for number in blocks]
+            )
             moments = pa.array(FIRST_MOMENT + np.arange(first, first + rows), pa.timestamp("us", "UTC"))
             # Several row groups: Spark may then cut the file and read it on all cores.
             pq.write_table(table.set_column(1, "ts", moments), path, row_group_size=max(1, rows // ROW_GROUPS))
@@ -153,7 +158,11 @@ class Contestant:
 
     def turn(self, batches: int, rows: int, *, warm_up: int = 0) -> list[MicroBatch]:
         """Take ``warm_up`` micro-batches and then ``batches`` of ``rows`` rows a side; return the latter."""
-        for _ in range(warm_up + batches):
+        return self.take([rows] * (warm_up + batches))[warm_up:]
+
+    def take(self, sizes: Sequence[int]) -> list[MicroBatch]:
+        """Take micro-batches of so many rows a side in one run of the query."""
+        for rows in sizes:
             for side in SIDES:
                 file = self.arena.file(side, self.first, rows)
                 os.link(file, self.folder / side / file.name)
@@ -167,9 +176,9 @@ class Contestant:
         taken: list[MicroBatch] = []
         while (answer := self.worker.answer()) is not None:
             taken.append(cast("MicroBatch", answer))
-            say(f"{self.name}: micro-batch of 2 x {rows:,} rows took {taken[-1]['seconds']:.2f} s")
-        assert [one["rows"] for one in taken] == [2 * rows] * (warm_up + batches), "one file a side and micro-batch"
-        return taken[warm_up:]
+            say(f"{self.name}: micro-batch of {taken[-1]['rows']:,} rows took {taken[-1]['seconds']:.2f} s")
+        assert [one["rows"] for one in taken] == [2 * rows for rows in sizes], "one file a side and micro-batch"
+        return taken
 
     def fill(self, window: int, rows: int) -> None:
         """Take micro-batches of ``rows`` rows until the window is full."""

@@ -132,6 +132,7 @@ def _take_turn(pairs: DataFrame, checkpoint: Path) -> None:
 
 def run(name: ContestantName, task: SparkTask) -> None:
     """Start Spark and take turns until there is nothing more to read."""
+    join = CONTESTANTS[name]
     spark = _session(name, task)
     spark.sparkContext.setLogLevel("ERROR")
     folder = Path(task["folder"])
@@ -139,7 +140,7 @@ def run(name: ContestantName, task: SparkTask) -> None:
         spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
         for side in ("left", "right")
     )
-    pairs = CONTESTANTS[name](left, right, task)
+    pairs = join(left, right, task)
     print(json.dumps("ready"), flush=True)
     for _ in sys.stdin:
         _take_turn(pairs, folder / "checkpoint")

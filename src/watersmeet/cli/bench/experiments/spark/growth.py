@@ -25,17 +25,18 @@ GOAL: Final = 1.3
 
 def run(context: Context) -> Result:
     """Fill all windows with a few large micro-batches, then take turns between them with small ones."""
-    batch, turns = context.size(BATCH, BATCH // QUICK_PART), context.size(TURNS, 1)
+    batch = context.size(BATCH, BATCH // QUICK_PART)
+    turns, batches = context.size(TURNS, 1), context.size(BATCHES, 2)
     windows = [context.size(window, window // QUICK_PART) for window in WINDOWS]
     measured: dict[int, list[MicroBatch]] = {window: [] for window in windows}
-    with Arena.open(context, seed=SEED) as arena:
+    with Arena.open(context, seed=SEED, block=batch) as arena:
         contestants = {window: arena.enter("ours", window, memory=MEMORY) for window in windows}
         for window, contestant in contestants.items():
             contestant.fill(window, min(window, context.size(FILLING_BATCH, FILLING_BATCH // QUICK_PART)))
         for _ in range(turns):
             for window, contestant in contestants.items():
-                measured[window] += contestant.turn(BATCHES, batch, warm_up=WARM_UP)
-    each = {window: median_seconds(batches) for window, batches in measured.items()}
+                measured[window] += contestant.turn(batches, batch, warm_up=WARM_UP)
+    each = {window: median_seconds(taken) for window, taken in measured.items()}
     smallest = each[windows[0]]
     lines: list[tuple[Cell, ...]] = [
         (
@@ -56,12 +57,12 @@ def run(context: Context) -> Result:
                 f"time of a micro-batch of 2 x {batch:,} rows by window",
                 ("window rows a side", "s a micro-batch", "ratio to smallest", "least", "most", "pairs a row"),
                 lines,
-                f"medians of {turns * BATCHES} micro-batches in {turns} turns; the windows take turns",
+                f"medians of {turns * batches} micro-batches in {turns} turns; the windows take turns",
             )
         ],
         figures=[Figure("growth", f"Time of a micro-batch of 2 x {batch:,} rows", [panel])],
         goals=[Goal("largest window against smallest", each[windows[-1]] / smallest, GOAL, at_least=False)],
-        runs=[{"window": window, **one} for window, batches in measured.items() for one in batches],
+        runs=[{"window": window, **one} for window, taken in measured.items() for one in taken],
     )
 
 

@@ -25,7 +25,7 @@ def run(context: Context) -> Result:
     """Fill the window with a few large micro-batches, then let both take turns with small ones."""
     window, batch, filling = (context.size(n, n // QUICK_PART) for n in (WINDOW, BATCH, FILLING_BATCH))
     turns, batches = context.size(TURNS, 1), context.size(BATCHES, 4)
-    with Arena.open(context, seed=SEED) as arena:
+    with Arena.open(context, seed=SEED, block=batch) as arena:
         ours, empty = arena.enter("ours", window), arena.enter("empty pipeline", window)
         measured: dict[str, list[MicroBatch]] = {ours.name: [], empty.name: []}
         for contestant in (ours, empty):

@@ -25,28 +25,29 @@ GOAL: Final = 0.85
 
 def run(context: Context) -> Result:
     """Fill the window, then let both take turns."""
-    window, batch, turns = context.size(WINDOW), context.size(BATCH), context.size(TURNS, 1)
-    with Arena.open(context, seed=SEED) as arena:
+    window, batch = context.size(WINDOW), context.size(BATCH)
+    turns, batches = context.size(TURNS, 1), context.size(BATCHES, 2)
+    with Arena.open(context, seed=SEED, block=batch) as arena:
         ours, empty = arena.enter("ours", window), arena.enter("empty pipeline", window)
         measured: dict[str, list[MicroBatch]] = {ours.name: [], empty.name: []}
         for contestant in (ours, empty):
             contestant.fill(window, batch)
         for _ in range(turns):
             for contestant in (ours, empty):
-                measured[contestant.name] += contestant.turn(BATCHES, batch, warm_up=WARM_UP)
+                measured[contestant.name] += contestant.turn(batches, batch, warm_up=WARM_UP)
     sizes = f"window {window:,} rows a side, micro-batches of {batch:,} rows a side"
-    rates = {name: median_rate(batches) for name, batches in measured.items()}
+    rates = {name: median_rate(taken) for name, taken in measured.items()}
     ratio = rates[ours.name] / rates[empty.name]
     lines: list[tuple[Cell, ...]] = [
         (
             name,
             rates[name],
             rates[name] / rates[empty.name],
-            median_seconds(batches),
-            median([one["add_batch_seconds"] for one in batches]),
-            sum(one["pairs"] for one in batches) / sum(one["rows"] for one in batches),
+            median_seconds(taken),
+            median([one["add_batch_seconds"] for one in taken]),
+            sum(one["pairs"] for one in taken) / sum(one["rows"] for one in taken),
         )
-        for name, batches in measured.items()
+        for name, taken in measured.items()
     ]
     bars = [Series(name, [0.0], [rate]) for name, rate in rates.items()]
     return Result(
@@ -55,22 +56,22 @@ def run(context: Context) -> Result:
                 f"rows/s on 2 cores, {sizes}",
                 ("query", "rows/s", "of the empty pipeline", "s a micro-batch", "of it addBatch", "pairs a row"),
                 lines,
-                f"medians of {turns * BATCHES} micro-batches in {turns} turns",
+                f"medians of {turns * batches} micro-batches in {turns} turns",
             ),
             _cores(measured, window),
         ],
         figures=[Figure("speed", "The join and the empty pipeline", [Panel(sizes, "", "rows/s", bars, bars=True)])],
         goals=[Goal("ours against the empty pipeline, rows/s", ratio, GOAL, at_least=True)],
-        runs=[{"what": name, **one} for name, batches in measured.items() for one in batches],
+        runs=[{"what": name, **one} for name, taken in measured.items() for one in taken],
     )
 
 
 def _cores(measured: dict[str, list[MicroBatch]], window: int) -> Table:
     """Return what the cores of each query did: medians over its micro-batches."""
     lines: list[tuple[Cell, ...]] = []
-    for name, batches in measured.items():
-        for core in sorted({record["core"] for one in batches for record in one["cores"]}):
-            records = [(one, record) for one in batches for record in one["cores"] if record["core"] == core]
+    for name, taken in measured.items():
+        for core in sorted({record["core"] for one in taken for record in one["cores"]}):
+            records = [(one, record) for one in taken for record in one["cores"] if record["core"] == core]
             lines.append(
                 (
                     name,

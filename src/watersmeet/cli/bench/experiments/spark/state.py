@@ -24,7 +24,7 @@ def run(context: Context) -> Result:
     """Feed ten windows' length of rows and look at the state during the last."""
     batch = context.size(WINDOW) // BATCHES_PER_WINDOW
     window, windows = batch * BATCHES_PER_WINDOW, context.size(WINDOWS, QUICK_WINDOWS)
-    with Arena.open(context, seed=SEED) as arena:
+    with Arena.open(context, seed=SEED, block=batch) as arena:
         contestant = arena.enter("ours", window)
         taken = contestant.turn(windows * BATCHES_PER_WINDOW, batch)
         files = (contestant.folder / "checkpoint" / "state").rglob("*")
