@@ -3,7 +3,7 @@
 Spark's join takes a band only by hand: values are cut into buckets, the right rows are copied into each bucket that
 their band touches, and the join is one on equal buckets.
 
-It is so slow that whole micro-batches would take most of an hour. So it gets a large one, which fills the window, and
+It is so slow that three whole micro-batches would take many minutes. So it gets one, which fills the window, and
 two of half the size: while it takes the second of these, rows leave its state, as in a steady state, and that one is
 measured. Its time per row depends little on how many come at once. Ours takes whole micro-batches, several of them.
 The rows are the same. One query runs at a time; a ratio this large needs no turns.
