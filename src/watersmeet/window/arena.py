@@ -34,6 +34,7 @@ class Arena:
 
     def __init__(self, kind: np.dtype[Any], capacity: int) -> None:
         self.size = 0
+        self._freed = 0
         self._reserve(kind, max(1, capacity))
 
     def append(self, values: Words) -> None:
@@ -75,7 +76,6 @@ class Arena:
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
                 self._page = LARGE_PAGE
         self._room: Words = np.frombuffer(self._memory, kind)
-        self._freed = 0
 
     def _move(self, capacity: int) -> None:
         first = self._freed // self._room.itemsize

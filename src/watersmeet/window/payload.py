@@ -1,7 +1,8 @@
 """The rows of one subwindow, as Arrow record batches in the order they came.
 
-This is the general form, for columns of any type; :mod:`watersmeet.window.plain_rows` is the faster one, for rows of
-plain columns alone. Rows are numbered from 0 in that order. To keep ``take`` cheap, whole batches are concatenated: whenever ``FAN_IN``
+This form takes columns of any type; :mod:`watersmeet.window.plain_rows` is the faster one, for plain columns alone.
+
+Rows are numbered from 0 in that order. To keep ``take`` cheap, whole batches are concatenated: whenever ``FAN_IN``
 neighbours have the same level, they become one chunk of the next level, as in a tiered merge tree, up to
 ``chunk_rows`` rows. A chunk whose rows have all expired is dropped before its subwindow is: rows weigh more than
 their index, so a window can have few subwindows, which is what probes want, and still free its memory in small steps.

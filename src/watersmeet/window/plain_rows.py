@@ -53,38 +53,68 @@ class _Column:
     def __init__(self, kind: pa.DataType, reserve: int) -> None:
         self._kind = kind
         self._reserve = reserve
-        self._words = Arena(word_type(kind), reserve)
+        self.words = Arena(word_type(kind), reserve)
         self._valid: Arena | None = None
 
     def append(self, values: pa.Array) -> None:
         if values.null_count or self._valid is not None:
             self._append_valid(np.asarray(values.is_valid()))
-        self._words.append(words_of(values))
+        self.words.append(words_of(values))
 
     def view(self) -> pa.Array:
-        return from_words(self._kind, self._words.values, None if self._valid is None else self._valid.values)
-
-    def holds(self, keys: Int64s) -> bool:
-        return np.may_share_memory(keys, self._words.values)
+        return from_words(self._kind, self.words.values, None if self._valid is None else self._valid.values)
 
     def free_before(self, row: int) -> None:
-        self._words.free_before(row)
+        self.words.free_before(row)
         if self._valid is not None:
             self._valid.free_before(row // 8)
 
     @property
     def nbytes(self) -> int:
-        return self._words.nbytes + (0 if self._valid is None else self._valid.nbytes)
+        return self.words.nbytes + (0 if self._valid is None else self._valid.nbytes)
 
     def _append_valid(self, valid: npt.NDArray[np.bool_]) -> None:
         if self._valid is None:
             self._valid = Arena(BYTE, self._reserve // 8 + 1)
-            self._valid.append(np.packbits(np.ones(self._words.size, bool), bitorder="little"))
-        begun = self._words.size % 8
+            self._valid.append(np.packbits(np.ones(self.words.size, bool), bitorder="little"))
+        begun = self.words.size % 8
         if begun:  # these rows' bits fill a part of the last byte
             bits = np.unpackbits(self._valid.pop(), count=begun, bitorder="little")
             valid = np.concatenate([bits.view(bool), valid])
         self._valid.append(np.packbits(valid, bitorder="little"))
+
+
+class _Keys:
+    """The first rows' keys on one axis: a column's own words as long as these are the keys, else computed ones."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.column: Arena | None = None
+        self.computed: Arena | None = None
+
+    def add(self, keys: Int64s, columns: list[_Column], reserve: int) -> None:
+        """Take note of the next rows' keys."""
+        home = next((column.words for column in columns if _is_view(keys, column.words)), None)
+        if self.computed is None and home is not None:
+            self.column = home
+        else:
+            if self.computed is None:
+                self.computed = Arena(WORD, reserve)
+                if self.column is not None:
+                    self.computed.append(self.column.values[: self.rows])
+            self.computed.append(keys)
+        self.rows += len(keys)
+
+    @property
+    def values(self) -> Int64s:
+        """The keys."""
+        arena = self.column if self.computed is None else self.computed
+        assert arena is not None, "keys are read after some were added"
+        return arena.values
+
+
+def _is_view(keys: Int64s, words: Arena) -> bool:
+    return words.values.dtype == keys.dtype and np.may_share_memory(keys, words.values)
 
 
 class PlainRows:
@@ -96,10 +126,9 @@ class PlainRows:
         self._reserve = reserve
         self._columns = [_Column(column.type, reserve) for column in schema]
         self._sequence: Arena | None = None
-        self._computed: dict[int, Arena] = {}
+        self._keys: dict[int, _Keys] = {}
         self._steps: deque[_Step] = deque()
         self._view: pa.RecordBatch | None = None
-        self._key_views: dict[int, Int64s] = {}
         self.dropped = 0
         self.appended = 0
 
@@ -137,7 +166,6 @@ class PlainRows:
         self._steps[-1].rows += rows.num_rows
         self._steps[-1].place.include(place)
         self._view = None
-        self._key_views.clear()
 
     def seal(self) -> None:
         """Nothing to do: rows are in one piece already."""
@@ -149,10 +177,10 @@ class PlainRows:
             self.dropped += self._steps.popleft().rows
         if self.dropped == before:
             return False
-        for column in (*self._columns, *self._computed.values()):
+        for column in self._columns:
             column.free_before(self.dropped)
-        if self._sequence is not None:
-            self._sequence.free_before(self.dropped)
+        for arena in self._own_arenas():
+            arena.free_before(self.dropped)
         return True
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
@@ -174,8 +202,7 @@ class PlainRows:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        arenas = [*self._computed.values(), *([] if self._sequence is None else [self._sequence])]
-        return sum(part.nbytes for part in (*self._columns, *arenas))
+        return sum(column.nbytes for column in self._columns) + sum(arena.nbytes for arena in self._own_arenas())
 
     # --- as one piece -----------------------------------------------------------------------------------------------
 
@@ -193,16 +220,14 @@ class PlainRows:
 
     def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
         """Return the rows' keys on an axis: a view of the column that holds them, or computed once for every row."""
-        if axis in self._key_views:
-            return self._key_views[axis]
-        known = self._computed.get(axis)
-        if known is None:
-            keys = keys_of(self.rows)
-            if any(column.holds(keys) for column in self._columns):
-                self._key_views[axis] = keys
-                return keys
-            known = self._computed[axis] = Arena(WORD, self._reserve)
-            known.append(keys)
-        elif known.size < self.appended:
-            known.append(keys_of(self.rows.slice(known.size)))
+        if axis not in self._keys:
+            self._keys[axis] = _Keys()
+        known = self._keys[axis]
+        if known.rows < self.appended:
+            known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)
         return known.values
+
+    def _own_arenas(self) -> list[Arena]:
+        """Return what is held besides the columns."""
+        computed = [known.computed for known in self._keys.values() if known.computed is not None]
+        return computed if self._sequence is None else [self._sequence, *computed]

@@ -45,8 +45,8 @@ SEGMENTS_PER_WINDOW: Final = 2
 """A probe searches every segment, so few are better; rows expire in smaller steps than their index."""
 CHUNKS_PER_SEGMENT: Final = 4
 """Steps in which a segment's rows expire: a window holds at most 1/8 more rows, and 1/2 more index, than it needs."""
-STEPS_PER_SEGMENT: Final = 16
-"""The same for plain columns, whose rows need not be split by steps: at most 1/32 more rows."""
+STEPS_PER_SEGMENT: Final = 32
+"""The same for plain columns, whose steps cost a probe nothing: at most 1/64 more rows."""
 SMALLEST_SEGMENT: Final = 1 << 14
 LARGEST_SEGMENT: Final = 1 << 26
 LARGEST_STEP: Final = 1 << 20
