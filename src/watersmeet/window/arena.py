@@ -65,17 +65,17 @@ class Arena:
     @property
     def nbytes(self) -> int:
         """Bytes of memory held: whole pages."""
-        return -(-self.size * self._room.itemsize // self._page) * self._page - self._freed
+        return _rounded_up(self.size * self._room.itemsize, self._page) - self._freed
 
     def _reserve(self, kind: np.dtype[Any], capacity: int) -> None:
-        bytes_reserved = capacity * kind.itemsize
-        self._memory = mmap.mmap(-1, bytes_reserved, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._page = mmap.PAGESIZE
-        if bytes_reserved >= LARGE_ARENA:
-            with suppress(OSError):  # a kernel built without them
+        self._page = LARGE_PAGE if capacity * kind.itemsize >= LARGE_ARENA else mmap.PAGESIZE
+        # In whole pages: the system then lets large ones begin where the arena does.
+        reserved = _rounded_up(capacity * kind.itemsize, self._page)
+        self._memory = mmap.mmap(-1, reserved, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if self._page == LARGE_PAGE:
+            with suppress(OSError):  # a kernel built without them: small ones do as well, if slower
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
-                self._page = LARGE_PAGE
-        self._room: Words = np.frombuffer(self._memory, kind)
+        self._room: Words = np.frombuffer(self._memory, kind, reserved // kind.itemsize)
 
     def _move(self, capacity: int) -> None:
         first = self._freed // self._room.itemsize
@@ -83,3 +83,7 @@ class Arena:
         self._reserve(kept.dtype, capacity)
         self._room[first : self.size] = kept
         self._freed = first * kept.itemsize // self._page * self._page
+
+
+def _rounded_up(number: int, step: int) -> int:
+    return -(-number // step) * step

@@ -4,8 +4,8 @@
   How it is indexed is decided then, by :mod:`watersmeet.subwindow.choose`, from samples of both streams.
 - *insert*: new rows go to the newest segment only.
 - *probe*: a batch of the other stream looks into every segment that it can match; candidates are verified.
-- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows; chunks of its rows even
-  before.
+- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows; its rows even before, in
+  steps.
 
 Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a
 segment that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
