@@ -6,7 +6,7 @@ and dictionary columns are not plain, nor are booleans, which Arrow stores as bi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ __all__ = ["Words", "from_words", "is_plain", "word_type", "words_of"]
 Words = npt.NDArray[Any]
 """The values of a plain column, each as one opaque word."""
 
-WORD_TYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.int64}
+WORD_TYPES: Final = {kind.itemsize: kind for kind in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.int64))}
 
 
 def is_plain(kind: pa.DataType) -> bool:
@@ -29,7 +29,7 @@ def is_plain(kind: pa.DataType) -> bool:
 def word_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the type of a plain column's words."""
     width = kind.bit_width // 8
-    return np.dtype(WORD_TYPES.get(width, f"V{width}"))
+    return WORD_TYPES[width] if width in WORD_TYPES else np.dtype(f"V{width}")
 
 
 def words_of(column: pa.Array) -> Words:

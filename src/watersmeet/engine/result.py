@@ -61,7 +61,7 @@ def _gathered(stored: list[pa.RecordBatch], rows: list[Int32s]) -> list[pa.Array
         if is_plain(column.type) and not any(part.null_count for part in parts):
             words = np.empty(ends[-1], word_type(column.type))
             for part, place, (begin, end) in zip(parts, places, borders, strict=True):
-                np.take(words_of(part), place, out=words[begin:end], mode="clip")  # "raise" would copy once more
+                words_of(part).take(place, out=words[begin:end], mode="clip")  # "raise" would copy once more
             gathered.append(from_words(column.type, words))
         else:
             taken = [part.take(pa.array(row)) for part, row in zip(parts, rows, strict=True)]
