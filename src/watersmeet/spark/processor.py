@@ -135,12 +135,14 @@ class JoinProcessor(StatefulProcessor):
     def _tidy(self, manifest: Manifest, side: Side, windows: dict[Side, StreamWindow], reached: int | None) -> None:
         """Remove runs that have expired as a whole; merge those that have become many."""
         runs = manifest.runs[side]
+        kept = self._plan.length(side)
         if reached is not None:
             before = reached - self._plan.length(side)
             for run in [run for run in runs if run.high < before]:
                 self._segments.remove(run)
                 runs.remove(run)
-        while some := mergeable(runs, self._plan.length(side) // 2):
+            kept = max((run.high for run in runs), default=before) - before  # window and lateness together
+        while some := mergeable(runs, kept // 2):
             runs[-len(some) :] = [self._segments.merge(side, some, windows[OTHER_SIDE[side]])]
 
     def _arrived(self, frames: Iterator[pd.DataFrame], watermark: int | None) -> tuple[dict[Side, _Arrived], _Counts]:

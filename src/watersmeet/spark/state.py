@@ -1,9 +1,9 @@
 """A core's rows in Spark's state store: a small manifest and immutable runs.
 
-Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as the merged one
-spans no more than half the window, so a row is rewritten about ``log(window / batch) / log(FAN_IN)`` times and the
-number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC stream,
-cut into parts of at most ``PIECE_BYTES``.
+Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as none of them
+then stays longer by more than half of what is kept. So a row is rewritten about ``log(kept / batch) / log(FAN_IN)`` times
+and the number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC
+stream, cut into parts of at most ``PIECE_BYTES``.
 
 A run's name is unique for ever: not even a micro-batch that is run again gives the same name to its runs. So whatever
 is kept of a run elsewhere, under its name, is that run.
@@ -109,8 +109,12 @@ class RunStore:
 
 
 def mergeable(runs: list[Run], longest: int) -> list[Run]:
-    """Return the last runs if they are enough of one level to be merged, and would not span more than ``longest``."""
+    """Return the last runs if they are enough of one level to be merged, and none would stay ``longest`` longer for it.
+
+    A run stays until its last row has expired, however far back its first rows lie in a disordered stream.
+    """
     last = runs[-FAN_IN:]
     if len(last) < FAN_IN or last[0].level != last[-1].level:
         return []
-    return last if max(run.high for run in last) - min(run.low for run in last) <= longest else []
+    ends = [run.high for run in last]
+    return last if max(ends) - min(ends) <= longest else []
