@@ -1,7 +1,7 @@
 """A core's rows in Spark's state store: a small manifest and immutable runs.
 
 Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as none of them
-then stays longer by more than half of what is kept. So a row is rewritten about ``log(kept / batch) / log(FAN_IN)`` times
+then stays longer by more than half of what is kept. So a row is rewritten ``log(kept / batch) / log(FAN_IN)`` times
 and the number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC
 stream, cut into parts of at most ``PIECE_BYTES``.
 
