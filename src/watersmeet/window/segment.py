@@ -45,7 +45,9 @@ class Segment:
         if entries.group is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
         self.place.include(place)
-        self.payload.append(batch.rows, None if batch.arrival is None else batch.arrival.sequence, place)
+        arrival = batch.arrival
+        numbers = None if arrival is None else np.column_stack((arrival.sequence, arrival.seen))
+        self.payload.append(batch.rows, numbers, place)
 
     def seal(self) -> None:
         """Take note that this segment is no longer the newest."""

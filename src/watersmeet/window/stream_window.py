@@ -94,15 +94,19 @@ class StreamWindow:
         if len(batch) == 0:
             return
         for segment in self.segments:
-            inside = self._inside(segment, batch)
-            if inside is None:
-                continue
-            checks = self._checks(segment.choice.order, window_holds=inside)
-            for pairs in segment.probe(batch):
-                for chunk, who, row in segment.payload.split(pairs.who, pairs.row):
-                    found = self._verified(chunk, Pairs(who, row), batch, checks, window_holds=inside)
-                    if found.count:
-                        yield Match(found.who, chunk.rows, found.row)
+            yield from self.probe_segment(segment, batch)
+
+    def probe_segment(self, segment: Segment, batch: KeyedBatch) -> Iterator[Match]:
+        """Yield every row of one segment that meets a row of ``batch`` (not empty). Changes nothing in the segment."""
+        inside = self._inside(segment, batch)
+        if inside is None:
+            return
+        checks = self._checks(segment.choice.order, window_holds=inside)
+        for pairs in segment.probe(batch):
+            for chunk, who, row in segment.payload.split(pairs.who, pairs.row):
+                found = self._verified(chunk, Pairs(who, row), batch, checks, window_holds=inside)
+                if found.count:
+                    yield Match(found.who, chunk.rows, found.row)
 
     def expire(self, before: int) -> None:
         """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
@@ -113,7 +117,8 @@ class StreamWindow:
 
     def save(self) -> list[tuple[pa.RecordBatch, Int64s | None]]:
         """Return the rows of each segment, with their arrival numbers in a count window."""
-        return [segment.payload.save() for segment in self.segments]
+        saved = (segment.payload.save() for segment in self.segments)
+        return [(rows, None if numbers is None else numbers[:, 0]) for rows, numbers in saved]
 
     def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
@@ -221,7 +226,7 @@ class StreamWindow:
         """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
         earliest, latest = batch.reach()
         place = segment.place
-        if self.plan.time is None:  # a row of the same push may be the later one, and then meets rows beyond the reach
+        if self.plan.time is None:  # a stored row may be the later one, and then meets rows beyond the reach
             latest = Extent(latest.low, max(latest.high, place.high))
         if place.high < earliest.low or place.low > latest.high:
             return None
@@ -258,7 +263,6 @@ class StreamWindow:
     def _in_count_window(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert chunk.sequence is not None
         assert batch.arrival is not None
-        newest, newest_seen, newest_rank = self._newest_arrivals()
         keep = np.ones(pairs.count, bool)
         kept = keep_pairs_in_count_window(
             pairs.who,
@@ -266,24 +270,11 @@ class StreamWindow:
             chunk.sequence,
             self.length,
             batch.arrival.seen,
-            newest,
-            newest_seen,
-            newest_rank,
             batch.arrival.sequence,
             self.plan.length(OTHER_SIDE[self.side]),
             keep,
         )
         return _kept(pairs, keep, kept)
-
-    def _newest_arrivals(self) -> tuple[int, Int64s, Int64s]:
-        """Return of the present push: the first row's number, what each row had seen, and where each number stands."""
-        arrival = None if self._newest is None else self._newest.arrival
-        if arrival is None or len(arrival.sequence) == 0:
-            return 2**62, np.zeros(0, np.int64), np.zeros(0, np.int64)
-        first = int(arrival.sequence.min())
-        rank = np.zeros(int(arrival.sequence.max()) - first + 1, np.int64)
-        rank[arrival.sequence - first] = np.arange(len(arrival.sequence))
-        return first, arrival.seen, rank
 
     def _satisfying(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert self.plan.residual is not None
