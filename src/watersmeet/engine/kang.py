@@ -8,6 +8,7 @@ is found once, by the right row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ __all__ = ["Kang"]
 
 class Kang:
     """Both windows on one core, the caller's."""
+
+    keeps_order: ClassVar[bool] = False
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

@@ -16,7 +16,7 @@ from watersmeet.engine.topology import Order, SavedSegment
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["Numbering", "in_order", "numbered_schema", "numbers_of", "without_numbers"]
+__all__ = ["Numbering", "in_order", "numbered_schema", "numbers_of", "pair_numbers", "without_numbers"]
 
 Int64s = npt.NDArray[np.int64]
 HIDDEN: dict[Side, str] = {"left": "\0left", "right": "\0right"}
@@ -82,9 +82,14 @@ def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.
     return pa.schema([*fields[: len(left)], numbers["left"], *fields[len(left) :], numbers["right"]])
 
 
+def pair_numbers(pairs: pa.Table) -> dict[Side, Int64s]:
+    """Return the numbers of both rows of every pair."""
+    return {side: np.asarray(pairs.column(name)) for side, name in HIDDEN.items()}
+
+
 def in_order(pairs: pa.Table, order: Order) -> pa.Table:
     """Return pairs by their later row's arrival; for ``inner`` then by their earlier row's."""
-    left, right = (np.asarray(pairs.column(name)) for name in HIDDEN.values())
+    left, right = pair_numbers(pairs).values()
     later, earlier = np.maximum(left, right), np.minimum(left, right)
     place = np.argsort(later, kind="stable") if order == "outer" else np.lexsort((earlier, later))
     return pairs.take(pa.array(place))

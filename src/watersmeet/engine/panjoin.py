@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,8 @@ def _take_part(worker: int, _: int, round_: _Round) -> None:
 
 class PanJoin:
     """The manager, and the windows whose subwindows it shares out."""
+
+    keeps_order: ClassVar[bool] = False
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

@@ -17,6 +17,7 @@ from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, wi
 from watersmeet.engine.panjoin import PanJoin
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
+from watersmeet.engine.splitjoin import SplitJoin
 from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
@@ -28,9 +29,13 @@ from watersmeet.window.plan import OTHER_SIDE, plan_join
 __all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName"]
 
 How = Literal["inner"]
-TopologyName = Literal["kang", "panjoin"]
+TopologyName = Literal["kang", "panjoin", "splitjoin"]
 Late = Literal["drop", "error"]
-TOPOLOGIES: Final[dict[TopologyName, Callable[[Layout], Topology]]] = {"kang": Kang, "panjoin": PanJoin}
+TOPOLOGIES: Final[dict[TopologyName, Callable[[Layout], Topology]]] = {
+    "kang": Kang,
+    "panjoin": PanJoin,
+    "splitjoin": SplitJoin,
+}
 ALLOWED: Final = {
     "how": get_args(How),
     "topology": get_args(TopologyName),
@@ -222,7 +227,7 @@ class StreamJoin:
         if not results:
             return self._owed
         found = pa.concat_tables(results)
-        if self._order is not None:
+        if self._order is not None and not self._topology.keeps_order:
             found = in_order(found, self._order)
         if self._numbering is not None:
             found = found.select(_visible(self._plan.schemas, found.num_columns))

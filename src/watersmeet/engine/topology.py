@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,9 @@ class Layout:
 
 class Topology(Protocol):
     """The contract of ``kang``, ``panjoin``, ``splitjoin``, ``handshake`` and ``low_latency_handshake``."""
+
+    keeps_order: ClassVar[bool]
+    """Whether ``push`` returns numbered rows in the order asked for; if not, the caller sorts."""
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Join rows that arrive together, let expire what can; return the pairs found."""
