@@ -5,9 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-
-import watersmeet as wm
-from strategies import STRUCTURES
 from topologies import (
     PREDICATES,
     TOPOLOGIES,
@@ -21,6 +18,9 @@ from topologies import (
     stream,
     threads_left,
 )
+
+import watersmeet as wm
+from strategies import STRUCTURES
 
 BLOCKS = (1, 7, 128)
 CASES = list(itertools.product(STRUCTURES, WINDOWS, range(1, 9), BLOCKS))

@@ -20,7 +20,7 @@ from watersmeet.engine import threads
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 
-TOPOLOGIES = ("kang", "panjoin", "splitjoin")
+TOPOLOGIES = ("kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin")
 WINDOWS = {
     "time": wm.time_window("8 seconds", ts="ts"),
     "time, two lengths, late rows": wm.time_window(left="3 seconds", right="9 seconds", ts="ts", lateness="4 seconds"),
@@ -38,7 +38,7 @@ Push = tuple[pa.Table | None, pa.Table | None]
 
 
 def stream(seed: int, pushes: int = 6, most_rows: int = 12, values: int = 8) -> list[Push]:
-    """Return pushes of up to so many rows a side; some sides are missing, some values null, time is a little jumbled."""
+    """Return pushes of up to so many rows a side: some sides missing, some values null, time a little jumbled."""
     rng = np.random.default_rng(seed)
     given: list[Push] = []
     now = 0

@@ -12,7 +12,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["blocks_in_order_of_arrival", "blocks_of", "share_of"]
+__all__ = ["blocks_in_order_of_arrival", "blocks_of", "last_place", "share_of"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -51,6 +51,14 @@ def share_of(batch: KeyedBatch, counted: int, core: int, cores: int) -> KeyedBat
     arrival = batch.arrival
     some = None if arrival is None else Arrival(arrival.sequence[positions], arrival.seen[positions])
     return KeyedBatch(batch.plan, batch.side, batch.rows.take(pa.array(positions)), some)
+
+
+def last_place(batch: KeyedBatch) -> int:
+    """Return the largest timestamp, or in a count window arrival number, of a batch (not empty)."""
+    if batch.arrival is not None:
+        return int(batch.arrival.sequence.max())
+    assert batch.plan.time is not None
+    return int(batch.key(batch.plan.time).max())
 
 
 def _cut(batch: KeyedBatch, begin: int, end: int) -> KeyedBatch:

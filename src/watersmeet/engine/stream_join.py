@@ -11,8 +11,10 @@ from typing import Final, Literal, Self, get_args
 import pyarrow as pa
 
 from watersmeet.engine.explain import explain_join
+from watersmeet.engine.handshake import Handshake
 from watersmeet.engine.intake import Intake
 from watersmeet.engine.kang import Kang
+from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
 from watersmeet.engine.panjoin import PanJoin
 from watersmeet.engine.result import result_schema
@@ -29,12 +31,14 @@ from watersmeet.window.plan import OTHER_SIDE, plan_join
 __all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName"]
 
 How = Literal["inner"]
-TopologyName = Literal["kang", "panjoin", "splitjoin"]
+TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 Late = Literal["drop", "error"]
 TOPOLOGIES: Final[dict[TopologyName, Callable[[Layout], Topology]]] = {
     "kang": Kang,
-    "panjoin": PanJoin,
+    "handshake": Handshake,
+    "low_latency_handshake": LowLatencyHandshake,
     "splitjoin": SplitJoin,
+    "panjoin": PanJoin,
 }
 ALLOWED: Final = {
     "how": get_args(How),
@@ -77,8 +81,10 @@ class StreamJoin:
     how
         ``"inner"``.
     topology
-        How windows and cores are put together: ``"panjoin"``, ``"kang"`` (one core, the three-step procedure).
-        Every choice gives the same pairs.
+        How windows and cores are put together: ``"panjoin"`` (the fastest), ``"splitjoin"``,
+        ``"low_latency_handshake"``, ``"handshake"`` or ``"kang"`` (one core, the three-step procedure). Every choice
+        gives the same pairs. All but one return a pair from the push that completes it; in ``handshake`` rows meet
+        later, as newer ones push them along, and ``finish`` returns the pairs that have not met by then.
     structure
         How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``, ``"wib_tree"``, ``"bi_sort"``.
         Every choice gives the same pairs.
@@ -125,6 +131,14 @@ class StreamJoin:
         _check_options(how=how, topology=topology, late=late, order=order)
         _check_arguments(left, right, on, window)
         _check_numbers(cores=cores, block_rows=block_rows)
+        if topology == "handshake" and order is not None:
+            raise SpecificationError(
+                explain_refusal(
+                    f'order={order!r} with topology="handshake", whose rows meet long after they arrived',
+                    "order=None with this topology; an order with any other",
+                    'choose topology="splitjoin" or "panjoin"',
+                )
+            )
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure)
         self._options = {
@@ -138,7 +152,7 @@ class StreamJoin:
         self._order: Order | None = order
         self._schema = result_schema(left, right)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
-        self._numbering = Numbering() if order is not None else None
+        self._numbering = Numbering() if order is not None or topology == "handshake" else None
         layout = Layout(
             self._plan,
             self._schema if self._numbering is None else numbered_schema(left, right, self._schema),
