@@ -25,7 +25,20 @@ from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
 from watersmeet.window.batch import Arrival
 from watersmeet.window.plan import JoinPlan
 
-__all__ = ["ENVELOPE", "Address", "Envelope", "arranger", "envelopes", "open_blob", "packer", "to_blob", "unpacker"]
+__all__ = [
+    "ENVELOPE",
+    "Address",
+    "Envelope",
+    "arranger",
+    "binary_array",
+    "envelopes",
+    "one_batch",
+    "open_blob",
+    "packer",
+    "seal",
+    "to_blob",
+    "unpacker",
+]
 
 ENVELOPE: Final = (
     "core int, side string, part bigint, null_rows bigint, left_rows bigint, right_rows bigint, blob binary"
@@ -111,15 +124,22 @@ def envelopes(
         yield route.core, Envelope(rows if everything else rows.take(pa.array(route.rows)), route.stored, some)
 
 
-def to_blob(rows: pa.RecordBatch | pa.Table) -> bytes:
+def to_blob(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
     """Return rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
-    return bytes(sink.getvalue())
+    return sink.getvalue()
 
 
-def seal(envelope: Envelope) -> bytes:
+def binary_array(blob: pa.Buffer | None) -> pa.BinaryArray:
+    """Return an array of one blob (or a null), which is not copied."""
+    if blob is None:
+        return pa.nulls(1, pa.binary())
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, blob.size], np.int32)), blob])
+
+
+def seal(envelope: Envelope) -> pa.Buffer:
     """Return an envelope's content as bytes."""
     rows = envelope.rows
     if envelope.stored is not None:
@@ -134,7 +154,7 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     """Return the content of an envelope without copying the rows."""
     table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
     hidden = {name: table.column(name).to_numpy() for name in HIDDEN if name in table.column_names[len(schema) :]}
-    rows = _one_batch(table.select(list(range(len(schema)))).cast(schema))
+    rows = one_batch(table.select(list(range(len(schema)))).cast(schema))
     arrival = Arrival(hidden[SEQUENCE], hidden[SEEN]) if SEQUENCE in hidden else None
     return Envelope(rows, hidden.get(STORED), arrival)
 
@@ -150,7 +170,7 @@ def _sealed(
         yield _row(Address(core_ids[0], side, part, nulls), None)
 
 
-def _row(address: Address, blob: bytes | None) -> pa.RecordBatch:
+def _row(address: Address, blob: pa.Buffer | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([address.core], pa.int32()),
@@ -159,7 +179,7 @@ def _row(address: Address, blob: bytes | None) -> pa.RecordBatch:
                 pa.array([n], pa.int64())
                 for n in (address.part, address.null_rows, address.left_rows, address.right_rows)
             ),
-            pa.array([blob], pa.binary()),
+            binary_array(blob),
         ],
         names=[column.split()[0] for column in ENVELOPE.split(", ")],
     )
@@ -179,12 +199,13 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= ROWS_PER_ENVELOPE:
-            yield _one_batch(pa.Table.from_batches(waiting).cast(schema))
+            yield one_batch(pa.Table.from_batches(waiting).cast(schema))
             waiting, rows = [], 0
     if rows:
-        yield _one_batch(pa.Table.from_batches(waiting).cast(schema))
+        yield one_batch(pa.Table.from_batches(waiting).cast(schema))
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one contiguous batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 
 from watersmeet.engine.result import result_schema as result_arrow_schema
 from watersmeet.engine.stream_join import Late
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
-from watersmeet.spark.processor import OUTPUT, JoinProcessor
+from watersmeet.spark.processor import METRIC_NAMES, OUTPUT, JoinProcessor
 from watersmeet.spark.routing import Routing, RoutingName, choose_routing
 from watersmeet.spark.schema import arrow_schema, result_schema
 from watersmeet.spark.sequencer import Sequencer
@@ -35,6 +35,9 @@ __all__ = ["METRICS", "join"]
 METRICS: Final = "watersmeet"
 """Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
 WATERMARK: Final = "spark.watermarkDelayMs"
+CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
+"""Setting of a session: how much each executor may keep of decoded runs on its disk."""
+DEFAULT_CACHE_BYTES: Final = 8 << 30
 
 
 def join(
@@ -106,7 +109,7 @@ def join(
         packed = [frame.mapInArrow(packer(plan, side, spread, ids), ENVELOPE) for side, frame in frames.items()]
         routed = packed[0].unionByName(packed[1])
     joined = routed.groupBy("core").transformWithStateInPandas(
-        JoinProcessor(plan, _fingerprint(plan, spread), fail_on_late=late == "error"),
+        JoinProcessor(plan, _fingerprint(plan, spread), cache_bytes=_cache_bytes(spark), fail_on_late=late == "error"),
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="EventTime" if left.isStreaming and plan.time is not None else "None",
@@ -144,13 +147,21 @@ def _sequenced(frames: dict[Side, DataFrame], plan: JoinPlan, routing: Routing, 
 def _observed(joined: DataFrame) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
-    names = [column.split()[0] for column in OUTPUT.split(", ")[1:]]
     totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
     return joined.observe(
         METRICS,
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
-        F.collect_list(F.when(is_record, F.struct(*names))).alias("cores"),
+        F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
     )
+
+
+def _cache_bytes(spark: SparkSession) -> int:
+    given = spark.conf.get(CACHE_BYTES, None) or str(DEFAULT_CACHE_BYTES)
+    if not given.isdecimal():
+        raise SpecificationError(
+            explain_refusal(f"{CACHE_BYTES} is {given!r}", "a number of bytes", f'write "{DEFAULT_CACHE_BYTES}"')
+        )
+    return int(given)
 
 
 def _fingerprint(plan: JoinPlan, routing: Routing) -> str:

@@ -4,15 +4,13 @@ Order inside a micro-batch. Right rows probe the stored left rows, then are stor
 rows, new ones included, then are stored. With broadcast routing a core stores only some rows, so a pair of two new rows
 is found once, where the right row is stored.
 
-Memory. The windows with their indexes are remembered in the Python worker between micro-batches, under the manifest's
-token (see :mod:`watersmeet.spark.state`). A worker that has none, or has them under another token, reads the runs: that
-costs time, never truth.
+Between micro-batches nothing is kept here: the windows are put together from the segments of the manifest's runs (see
+:mod:`watersmeet.spark.segments`), which costs little where these are at hand.
 """
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,8 +22,10 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.engine.result import gather_pairs, result_schema
-from watersmeet.spark.envelope import Envelope, open_blob, seal, to_blob
-from watersmeet.spark.state import Manifest, RunStore
+from watersmeet.spark.envelope import Envelope, binary_array, open_blob, to_blob
+from watersmeet.spark.run_cache import RunCache
+from watersmeet.spark.segments import Found, Segments
+from watersmeet.spark.state import Manifest, RunStore, mergeable
 from watersmeet.spec.errors import LateRowError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
@@ -33,18 +33,14 @@ from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import StreamWindow
 
-__all__ = ["OUTPUT", "JoinProcessor"]
+__all__ = ["METRIC_NAMES", "OUTPUT", "JoinProcessor"]
 
 OUTPUT: Final = (
     "blob binary, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, window_rows bigint, "
-    "state_bytes bigint, runs int, remembered boolean, busy_seconds double"
+    "state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, busy_seconds double"
 )
 """Blobs of pairs, and for each core and micro-batch one record of metrics (whose blob is null)."""
-REMEMBERED_CORES: Final = 64
-
-Windows = dict[Side, StreamWindow]
-_remembered: OrderedDict[str, Windows] = OrderedDict()
-"""Windows by token. The worker's own memory: nothing outside ever refers to it."""
+METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[1:])
 
 
 @dataclass(slots=True)
@@ -69,15 +65,17 @@ class _Counts:
 class JoinProcessor(StatefulProcessor):
     """Joins the envelopes of one core."""
 
-    def __init__(self, plan: JoinPlan, fingerprint: str, *, fail_on_late: bool) -> None:
+    def __init__(self, plan: JoinPlan, fingerprint: str, *, cache_bytes: int, fail_on_late: bool) -> None:
         self._plan = plan
         self._fingerprint = fingerprint
+        self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
         self._schema = result_schema(plan.schemas["left"], plan.schemas["right"])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._store = RunStore(handle)
+        self._segments = Segments(self._plan, self._store, RunCache.of_executor(self._cache_bytes))
 
     def handleInputRows(  # noqa: N802 -- Spark's name
         self,
@@ -88,7 +86,8 @@ class JoinProcessor(StatefulProcessor):
         """Join one micro-batch of this core's envelopes."""
         begin = time.perf_counter()
         manifest = self._store.load(self._fingerprint)
-        windows, remembered = self._windows(manifest)
+        found = Found()
+        windows = {side: self._segments.window(side, runs, found) for side, runs in manifest.runs.items()}
         watermark = self._watermark(timerValues)
         arrived, counts = self._arrived(rows, watermark)
         pairs = 0
@@ -97,21 +96,14 @@ class JoinProcessor(StatefulProcessor):
             batch = arrived[side]
             matches = list(other.probe(batch.probing))
             if matches:
-                found = gather_pairs(batch.probing, matches, self._schema)
-                pairs += found.num_rows
-                yield _output(blob=to_blob(found))
-            own.insert(batch.storing, other)
+                found_pairs = gather_pairs(batch.probing, matches, self._schema)
+                pairs += found_pairs.num_rows
+                yield _output(blob=to_blob(found_pairs))
             if len(batch.storing):
-                content = seal(Envelope(batch.storing.rows, None, batch.storing.arrival))
-                self._store.add(manifest, side, content, len(batch.storing), own.place_of(batch.storing))
-        for side, window in windows.items():
-            reached = watermark if self._plan.time is not None else arrived[side].counted
-            if reached is not None:
-                before = reached - self._plan.length(side)
-                window.expire(before)
-                self._store.expire(manifest, side, before)
+                manifest.runs[side].append(self._segments.add(batch.storing, own, other))
+        for side in OTHER_SIDE:
+            self._tidy(manifest, side, windows, watermark if self._plan.time is not None else arrived[side].counted)
         self._store.save(manifest)
-        _remember(manifest.token, windows)
         runs = [run for side in OTHER_SIDE for run in manifest.runs[side]]
         yield _output(
             core=int(key[0]),
@@ -119,7 +111,9 @@ class JoinProcessor(StatefulProcessor):
             window_rows=sum(run.rows for run in runs),
             state_bytes=sum(run.nbytes for run in runs),
             runs=len(runs),
-            remembered=remembered,
+            runs_remembered=found.remembered,
+            runs_mapped=found.mapped,
+            runs_read=found.read,
             busy_seconds=time.perf_counter() - begin,
             rows_in=counts.rows_in,
             late_rows=counts.late_rows,
@@ -136,17 +130,16 @@ class JoinProcessor(StatefulProcessor):
         milliseconds = timers.getCurrentWatermarkInMs()
         return milliseconds * 10 ** (self._plan.axes[self._plan.time].domain.scale - 3) if milliseconds > 0 else None
 
-    def _windows(self, manifest: Manifest) -> tuple[Windows, bool]:
-        """Return this core's windows as of the manifest, and whether this worker still had them."""
-        windows = _remembered.pop(manifest.token, None)
-        if windows is not None:
-            return windows, True
-        windows = {side: StreamWindow(self._plan, side) for side in OTHER_SIDE}
-        for side, window in windows.items():
-            for content in self._store.read(manifest, side):
-                saved = open_blob(content, self._plan.schemas[side])
-                window.insert(KeyedBatch(self._plan, side, saved.rows, saved.arrival), windows[OTHER_SIDE[side]])
-        return windows, False
+    def _tidy(self, manifest: Manifest, side: Side, windows: dict[Side, StreamWindow], reached: int | None) -> None:
+        """Remove runs that have expired as a whole; merge those that have become many."""
+        runs = manifest.runs[side]
+        if reached is not None:
+            before = reached - self._plan.length(side)
+            for run in [run for run in runs if run.high < before]:
+                self._segments.remove(run)
+                runs.remove(run)
+        while some := mergeable(runs, self._plan.length(side) // 2):
+            runs[-len(some) :] = [self._segments.merge(side, some, windows[OTHER_SIDE[side]])]
 
     def _arrived(self, frames: Iterator[pd.DataFrame], watermark: int | None) -> tuple[dict[Side, _Arrived], _Counts]:
         """Open the envelopes; leave out late rows."""
@@ -187,12 +180,6 @@ class JoinProcessor(StatefulProcessor):
             )
 
 
-def _remember(token: str, windows: Windows) -> None:
-    _remembered[token] = windows
-    while len(_remembered) > REMEMBERED_CORES:
-        _remembered.popitem(last=False)
-
-
 def _subset(batch: KeyedBatch, keep: npt.NDArray[np.bool_]) -> KeyedBatch:
     arrival = batch.arrival
     some = None if arrival is None else Arrival(arrival.sequence[keep], arrival.seen[keep])
@@ -221,20 +208,12 @@ def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
     )
 
 
-def _output(
-    *,
-    blob: bytes | None = None,
-    core: int = -1,
-    rows_in: int = 0,
-    pairs: int = 0,
-    late_rows: int = 0,
-    null_rows: int = 0,
-    window_rows: int = 0,
-    state_bytes: int = 0,
-    runs: int = 0,
-    remembered: bool = False,
-    busy_seconds: float = 0.0,
-) -> pd.DataFrame:
-    """Return one row of ``OUTPUT``."""
-    row = (blob, core, rows_in, pairs, late_rows, null_rows, window_rows, state_bytes, runs, remembered, busy_seconds)
-    return pd.DataFrame({name.split()[0]: [value] for name, value in zip(OUTPUT.split(", "), row, strict=True)})
+def _output(blob: pa.Buffer | None = None, **record: float) -> pd.DataFrame:
+    """Return one row of ``OUTPUT``: a blob of pairs, or a record of metrics."""
+    values = {"core": -1} | record
+    return pd.DataFrame(
+        {
+            "blob": pd.array(binary_array(blob), pd.ArrowDtype(pa.binary())),
+            **{name: [values.get(name, 0)] for name in METRIC_NAMES},
+        }
+    )

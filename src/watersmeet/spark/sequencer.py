@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.spark.envelope import Envelope, envelopes, open_blob, seal
+from watersmeet.spark.envelope import Envelope, binary_array, envelopes, open_blob, seal
 from watersmeet.spark.routing import Routing
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
@@ -81,7 +81,7 @@ class Sequencer(StatefulProcessor):
         return ordered
 
 
-def _row(core: int, side: Side, nulls: int, counts: dict[Side, int], blob: bytes | None) -> pd.DataFrame:
+def _row(core: int, side: Side, nulls: int, counts: dict[Side, int], blob: pa.Buffer | None) -> pd.DataFrame:
     """Return one row of ``ENVELOPE``."""
     return pd.DataFrame(
         {
@@ -91,6 +91,6 @@ def _row(core: int, side: Side, nulls: int, counts: dict[Side, int], blob: bytes
             "null_rows": [nulls],
             "left_rows": [counts["left"]],
             "right_rows": [counts["right"]],
-            "blob": [blob],
+            "blob": pd.array(binary_array(blob), pd.ArrowDtype(pa.binary())),
         }
     )

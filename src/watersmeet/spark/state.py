@@ -1,31 +1,30 @@
 """A core's rows in Spark's state store: a small manifest and immutable runs.
 
-Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, so a row is rewritten
-about ``log(window / batch) / log(FAN_IN)`` times and the number of runs stays logarithmic; a run whose rows have all
-expired is removed as a whole. A run is an Arrow IPC stream, cut into parts of at most ``PART_BYTES``.
+Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as the merged one
+spans no more than half the window, so a row is rewritten about ``log(window / batch) / log(FAN_IN)`` times and the
+number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC stream,
+cut into parts of at most ``PART_BYTES``.
 
-The manifest names the runs and carries a token that is new in every micro-batch: rows that a Python worker remembers
-are valid only under the token they were committed with.
+A run's name is unique for ever: not even a micro-batch that is run again gives the same name to its runs. So whatever
+is kept of a run elsewhere, under its name, is that run.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from watersmeet.spark.envelope import to_blob
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
 from watersmeet.window.plan import OTHER_SIDE
 
-__all__ = ["FORMAT", "Manifest", "Run", "RunStore"]
+__all__ = ["FORMAT", "Manifest", "Run", "RunStore", "mergeable"]
 
 FORMAT: Final = 1
 FAN_IN: Final = 8
@@ -36,13 +35,13 @@ PART_BYTES: Final = 1 << 24
 class Run:
     """Some rows of one side, and where they lie in the window."""
 
-    number: int
+    name: str
     parts: int
     rows: int
     nbytes: int
     low: int
     high: int
-    level: int = 0
+    level: int
 
 
 @dataclass(slots=True)
@@ -51,8 +50,6 @@ class Manifest:
 
     join: str
     """Fingerprint of the join: a checkpoint belongs to one predicate, window and number of cores."""
-    token: str = ""
-    next_number: int = 0
     runs: dict[Side, list[Run]] = field(default_factory=lambda: {side: [] for side in OTHER_SIDE})
 
 
@@ -61,7 +58,7 @@ class RunStore:
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState("manifest", "content string")
-        self._parts = handle.getMapState("runs", "number bigint, part int", "content binary")
+        self._parts = handle.getMapState("runs", "name string, part int", "content binary")
 
     def load(self, join: str) -> Manifest:
         """Return the manifest; a new one when the core has no state yet."""
@@ -69,7 +66,7 @@ class RunStore:
         if saved is None:
             return Manifest(join)
         content: dict[str, Any] = json.loads(saved[0])
-        if content.pop("format") != FORMAT or content["join"] != join:
+        if content["format"] != FORMAT or content["join"] != join:
             raise SnapshotError(
                 explain_refusal(
                     "the checkpoint holds the state of another join",
@@ -77,64 +74,43 @@ class RunStore:
                     "restart with these, or give the query a new checkpoint location",
                 )
             )
-        content["runs"] = {side: [Run(**run) for run in runs] for side, runs in content["runs"].items()}
-        return Manifest(**content)
+        return Manifest(join, {side: [Run(**run) for run in runs] for side, runs in content["runs"].items()})
 
     def save(self, manifest: Manifest) -> None:
-        """Write the manifest under a new token."""
-        manifest.token = uuid.uuid4().hex
+        """Write the manifest."""
         self._manifest.update((json.dumps({"format": FORMAT, **asdict(manifest)}),))
 
-    def add(self, manifest: Manifest, side: Side, content: bytes, rows: int, place: Extent) -> None:
-        """Store rows as a run; merge runs that have become many."""
-        runs = manifest.runs[side]
-        runs.append(self._write(manifest, content, rows, place, 0))
-        while len(runs) >= FAN_IN and runs[-FAN_IN].level == runs[-1].level:
-            self._merge(manifest, side)
+    def write(self, content: pa.Buffer, rows: int, place: Extent, level: int) -> Run:
+        """Store rows as a run."""
+        name = uuid.uuid4().hex
+        parts = range(0, content.size, PART_BYTES)
+        for number, begin in enumerate(parts):
+            part = content.slice(begin, min(PART_BYTES, content.size - begin))
+            self._parts.updateValue((name, number), (part.to_pybytes(),))
+        return Run(name, len(parts), rows, content.size, place.low, place.high, level)
 
-    def expire(self, manifest: Manifest, side: Side, before: int) -> None:
-        """Remove the runs that lie before ``before`` as a whole."""
-        for run in [run for run in manifest.runs[side] if run.high < before]:
-            self._remove(run)
-            manifest.runs[side].remove(run)
-
-    def read(self, manifest: Manifest, side: Side) -> Iterator[bytes]:
-        """Yield the content of one side's runs, oldest first."""
-        for run in manifest.runs[side]:
-            yield self._read(run)
-
-    def _merge(self, manifest: Manifest, side: Side) -> None:
-        """Put the last runs of one level together, in their order."""
-        runs = manifest.runs[side]
-        last = runs[-FAN_IN:]
-        tables = [pa.ipc.open_stream(pa.py_buffer(self._read(run))).read_all() for run in last]
-        place = Extent(min(run.low for run in last), max(run.high for run in last))
-        for run in last:
-            self._remove(run)
-        content = to_blob(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
-        rows = sum(run.rows for run in last)
-        runs[-FAN_IN:] = [self._write(manifest, content, rows, place, last[-1].level + 1)]
-
-    def _write(self, manifest: Manifest, content: bytes, rows: int, place: Extent, level: int) -> Run:
-        number = manifest.next_number
-        manifest.next_number += 1
-        parts = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]
-        for part, piece in enumerate(parts):
-            self._parts.updateValue((number, part), (piece,))
-        return Run(number, len(parts), rows, len(content), place.low, place.high, level)
-
-    def _read(self, run: Run) -> bytes:
-        pieces = [self._parts.getValue((run.number, part)) for part in range(run.parts)]
-        if any(piece is None for piece in pieces):
+    def read(self, run: Run) -> bytes:
+        """Return the content of a run."""
+        parts = [self._parts.getValue((run.name, number)) for number in range(run.parts)]
+        if any(part is None for part in parts):
             raise SnapshotError(
                 explain_refusal(
-                    f"the state store lacks a part of run {run.number}",
+                    f"the state store lacks a part of run {run.name}",
                     "a complete checkpoint",
                     "restart from an intact checkpoint",
                 )
             )
-        return b"".join(bytes(piece[0]) for piece in pieces if piece is not None)
+        return b"".join(bytes(part[0]) for part in parts if part is not None)
 
-    def _remove(self, run: Run) -> None:
-        for part in range(run.parts):
-            self._parts.removeKey((run.number, part))
+    def remove(self, run: Run) -> None:
+        """Remove a run."""
+        for number in range(run.parts):
+            self._parts.removeKey((run.name, number))
+
+
+def mergeable(runs: list[Run], longest: int) -> list[Run]:
+    """Return the last runs if they are enough of one level to be merged, and would not span more than ``longest``."""
+    last = runs[-FAN_IN:]
+    if len(last) < FAN_IN or last[0].level != last[-1].level:
+        return []
+    return last if max(run.high for run in last) - min(run.low for run in last) <= longest else []

@@ -117,18 +117,26 @@ class StreamWindow:
 
     def save(self) -> list[tuple[pa.RecordBatch, Int64s | None]]:
         """Return the rows of each segment, with their arrival numbers in a count window."""
-        saved = (segment.payload.save() for segment in self.segments)
-        return [(rows, None if numbers is None else numbers[:, 0]) for rows, numbers in saved]
+        return [segment.save() for segment in self.segments]
 
     def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
         # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
         arrival = None if sequence is None else Arrival(sequence, sequence)
-        batch = KeyedBatch(self.plan, self.side, rows, arrival)
-        place = self.place_of(batch)
-        self._create(batch, place, self).insert(batch, place)
+        self._append(KeyedBatch(self.plan, self.side, rows, arrival), self)
+
+    def append(self, batch: KeyedBatch, other: StreamWindow) -> Segment:
+        """Store a batch (not empty) as a segment of its own, and return that."""
+        self._newest = batch
+        return self._append(batch, other)
 
     # --- create -----------------------------------------------------------------------------------------------------
+
+    def _append(self, batch: KeyedBatch, other: StreamWindow) -> Segment:
+        place = self.place_of(batch)
+        segment = self._create(batch, place, other)
+        segment.insert(batch, place)
+        return segment
 
     def place_of(self, batch: KeyedBatch) -> Extent:
         """Return where a batch lies in what the window is measured in: timestamps or arrival numbers."""

@@ -1,0 +1,189 @@
+"""Runs as segments that can be probed: remembered by this worker, mapped from the node's cache, or read from the state.
+
+A segment of a run is made once, when its rows arrive, and left in the cache with its sorted keys (see
+:mod:`watersmeet.spark.run_cache`), so a worker that has never seen it pays for copying its keys, not for sorting. Only
+a run that is in neither place is read from the state store and sorted again.
+
+A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's unique name;
+nothing is ever changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.spark.envelope import one_batch, to_blob
+from watersmeet.spark.run_cache import MappedRun, RunCache
+from watersmeet.spark.state import Run, RunStore
+from watersmeet.spec.expression import Side
+from watersmeet.subwindow.choose import Choice, IndexOrder, create
+from watersmeet.subwindow.contract import Entries
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.payload import Extent, Payload
+from watersmeet.window.plan import JoinPlan
+from watersmeet.window.segment import Segment
+from watersmeet.window.stream_window import StreamWindow
+
+__all__ = ["Found", "Segments"]
+
+Int64s = npt.NDArray[np.int64]
+
+REMEMBERED_BYTES: Final = 2 << 30
+CHOICE: Final = b"watersmeet choice"
+SEQUENCE: Final = "\0sequence"
+KEY: Final = "\0key"
+ROW: Final = "\0row"
+GROUP: Final = "\0group"
+
+
+@dataclass(slots=True)
+class Found:
+    """Where runs were found, in numbers."""
+
+    remembered: int = 0
+    mapped: int = 0
+    read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    segment: Segment
+    mapped: MappedRun | None
+    """The file it lies in; None for one in this worker's own memory."""
+    nbytes: int
+
+
+_remembered: OrderedDict[str, _Remembered] = OrderedDict()
+"""Segments by the names of their runs, the last used at the end. The worker's own: nothing outside refers to it."""
+
+
+class Segments:
+    """Finds, makes and forgets the segments of one core's runs."""
+
+    def __init__(self, plan: JoinPlan, store: RunStore, cache: RunCache | None) -> None:
+        self._plan = plan
+        self._store = store
+        self._cache = cache
+
+    def window(self, side: Side, runs: list[Run], found: Found) -> StreamWindow:
+        """Return the window that one side's runs make up."""
+        window = StreamWindow(self._plan, side)
+        window.segments.extend(self._segment(side, run, found) for run in runs)
+        return window
+
+    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, level: int = 0) -> Run:
+        """Store a batch (not empty) as a run, and as a segment of its window."""
+        segment = own.append(batch, other)
+        content = _Content(batch.rows, None if batch.arrival is None else batch.arrival.sequence)
+        run = self._store.write(_encoded(content), len(batch), segment.place, level)
+        _remember(run.name, segment, None)
+        if self._cache is not None:
+            index = segment.choice, batch.entries(segment.choice.order, 0)
+            self._cache.put(run.name, _encoded(content, index))
+        return run
+
+    def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
+        """Put runs together into one of the next level, in their order."""
+        parts = [self._segment(side, run, Found()).save() for run in runs]
+        sequences = [sequence for _, sequence in parts if sequence is not None]
+        sequence = np.concatenate(sequences) if sequences else None
+        table = pa.Table.from_batches([rows for rows, _ in parts])
+        batch = KeyedBatch(
+            self._plan, side, one_batch(table), None if sequence is None else Arrival(sequence, sequence)
+        )
+        run = self.add(batch, StreamWindow(self._plan, side), other, runs[-1].level + 1)
+        for merged in runs:
+            self.remove(merged)
+        return run
+
+    def remove(self, run: Run) -> None:
+        """Forget a run everywhere."""
+        self._store.remove(run)
+        _remembered.pop(run.name, None)
+        if self._cache is not None:
+            self._cache.drop(run.name)
+
+    def _segment(self, side: Side, run: Run, found: Found) -> Segment:
+        known = _remembered.get(run.name)
+        if known is not None and (known.mapped is None or known.mapped.is_intact):
+            _remembered.move_to_end(run.name)
+            found.remembered += 1
+            return known.segment
+        mapped = None if self._cache is None else self._cache.get(run.name)
+        if mapped is not None:
+            found.mapped += 1
+            content, index = _decoded(mapped.content, self._plan.schemas[side])
+        else:
+            found.read += 1
+            content, index = _decoded(pa.py_buffer(self._store.read(run)), self._plan.schemas[side])
+        segment = self._indexed(side, run, content, index)
+        _remember(run.name, segment, mapped)
+        return segment
+
+    def _indexed(self, side: Side, run: Run, content: _Content, index: _Index | None) -> Segment:
+        """Return a segment of rows whose sorted keys are known, or computed now."""
+        arrival = None if content.sequence is None else Arrival(content.sequence, content.sequence)
+        if index is None or self._plan.structure not in ("auto", index[0].structure):
+            window = StreamWindow(self._plan, side)
+            return window.append(KeyedBatch(self._plan, side, content.rows, arrival), window)
+        choice, entries = index
+        segment = Segment(choice, create(choice, run.rows, None), run.rows, Payload(run.rows))
+        segment.store(entries, content.rows, arrival, Extent(run.low, run.high))
+        return segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What is stored of a run: its rows, and in a count window their arrival numbers."""
+
+    rows: pa.RecordBatch
+    sequence: Int64s | None
+
+
+_Index = tuple[Choice, Entries]
+
+
+def _encoded(content: _Content, index: _Index | None = None) -> pa.Buffer:
+    """Return a run as an Arrow IPC stream; arrival numbers and sorted keys are hidden columns behind the rows' own."""
+    rows = content.rows
+    hidden: dict[str, Int64s | npt.NDArray[np.int32]] = {}
+    if content.sequence is not None:
+        hidden[SEQUENCE] = content.sequence
+    if index is not None:
+        choice, entries = index
+        hidden |= {KEY: entries.key, ROW: entries.row}
+        if entries.group is not None:
+            hidden[GROUP] = entries.group
+        rows = rows.replace_schema_metadata({CHOICE: json.dumps(asdict(choice))})
+    for name, values in hidden.items():
+        rows = rows.append_column(name, pa.array(values))
+    return to_blob(rows)
+
+
+def _decoded(blob: pa.Buffer, schema: pa.Schema) -> tuple[_Content, _Index | None]:
+    """Return what :func:`_encoded` was given, without copying it."""
+    table = pa.ipc.open_stream(blob).read_all()
+    hidden = {name: table.column(name).to_numpy() for name in table.column_names[len(schema) :]}
+    content = _Content(
+        one_batch(table.select(list(range(len(schema)))).replace_schema_metadata(schema.metadata)), hidden.get(SEQUENCE)
+    )
+    if KEY not in hidden:
+        return content, None
+    saved = json.loads(table.schema.metadata[CHOICE])
+    order = IndexOrder(tuple(saved["order"]["group"]), saved["order"]["key"])
+    entries = Entries(hidden[KEY], hidden[ROW], hidden.get(GROUP))
+    return content, (Choice(saved["structure"], order, saved["reason"]), entries)
+
+
+def _remember(name: str, segment: Segment, mapped: MappedRun | None) -> None:
+    nbytes = segment.index.nbytes if mapped is not None else segment.nbytes
+    _remembered[name] = _Remembered(segment, mapped, nbytes)
+    while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
+        _remembered.popitem(last=False)
