@@ -20,7 +20,7 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def load(name: str, *, needed_for: str) -> ModuleType:
+def load(name: str, *, needed_for: str, extra: str = "bench") -> ModuleType:
     """Return an optional module, or raise with the command that installs it."""
     try:
         return importlib.import_module(name)
@@ -28,7 +28,7 @@ def load(name: str, *, needed_for: str) -> ModuleType:
         raise MissingExtraError(
             explain_refusal(
                 f"{needed_for} needs the package {name.partition('.')[0]}, which is not installed",
-                "an installation with the extra `bench`",
-                "pip install 'watersmeet[bench]'",
+                f"an installation with the extra `{extra}`",
+                f"pip install 'watersmeet[{extra}]'",
             )
         ) from error

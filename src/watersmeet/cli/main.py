@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from watersmeet.cli.bench.suite import Options, experiments, run_suite
+from watersmeet.cli.bench.suite import SUITES, Options, Suite, run_suite
 from watersmeet.cli.demo import DEFAULT_ROWS, run_demo
 from watersmeet.spec.errors import WatersmeetError
 
 __all__ = ["main"]
 
-SUITES = ("kernels",)
 INTERRUPTED = 130
 
 
@@ -56,28 +55,34 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=1, help="seed of the generated rows (default: %(default)s)")
     demo.set_defaults(command=lambda given: run_demo(rows=given.rows, seed=given.seed))
 
-    names = ", ".join(experiments())
     bench = commands.add_parser(
         "bench",
         help="measure, in one run with what it is compared to",
         description="Runs the experiments of a suite. Each prints its tables and writes a JSON file and plots.",
-        epilog=f"Experiments of the suite kernels: {names}.",
     )
-    bench.add_argument("suite", metavar="SUITE", choices=SUITES, help=f"one of: {', '.join(SUITES)}")
-    bench.add_argument("--quick", action="store_true", help="sizes about 64 times smaller; goals are not judged")
-    bench.add_argument(
-        "--out", type=Path, default=Path("bench-results"), help="folder to write to (default: %(default)s)"
-    )
-    bench.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=tuple(experiments()), help="run only these experiments"
-    )
-    bench.add_argument(
-        "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
-    )
-    bench.set_defaults(
-        command=lambda given: run_suite(Options(quick=given.quick, out=given.out, data=given.data), only=given.only)
-    )
+    suites = bench.add_subparsers(title="suites", metavar="SUITE", required=True)
+    for name, suite in SUITES.items():
+        _add_suite(suites.add_parser(name, help=suite.about, description=f"Measures {suite.about}."), name, suite)
     return parser
+
+
+def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:
+    parser.epilog = f"Experiments: {', '.join(suite.experiments)}."
+    parser.add_argument("--quick", action="store_true", help="much smaller sizes; goals are not judged")
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench-results") / name, help="folder to write to (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=tuple(suite.experiments), help="run only these experiments"
+    )
+    if name == "kernels":
+        parser.add_argument(
+            "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
+        )
+    parser.set_defaults(
+        data=None,
+        command=lambda given: run_suite(suite, Options(given.quick, given.out, given.data), only=given.only),
+    )
 
 
 def _version() -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.result import result_schema as result_arrow_schema
 from watersmeet.engine.stream_join import Late
@@ -30,7 +31,7 @@ from watersmeet.spec.window import TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import JoinPlan, plan_join
 
-__all__ = ["METRICS", "join"]
+__all__ = ["METRICS", "join", "pipeline"]
 
 METRICS: Final = "watersmeet"
 """Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
@@ -98,18 +99,28 @@ def join(
     check_session(spark)
     predicate = parse_predicate(on) if isinstance(on, str) else on
     plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), predicate, window, structure)
-    result_arrow = result_arrow_schema(plan.schemas["left"], plan.schemas["right"])
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     spread = choose_routing(routing, plan, cores or partitions)
-    ids = core_ids(spread.cores, partitions)
-    frames = {"left": _watermarked(left, "left", window), "right": _watermarked(right, "right", window)}
+    processor = JoinProcessor(
+        plan, _fingerprint(plan, spread), cache_bytes=_cache_bytes(spark), fail_on_late=late == "error"
+    )
+    return pipeline(left, right, plan, spread, processor)
+
+
+def pipeline(
+    left: DataFrame, right: DataFrame, plan: JoinPlan, routing: Routing, processor: StatefulProcessor
+) -> DataFrame:
+    """Return the pairs that ``processor`` makes of the two sides' envelopes; its rows are those of ``OUTPUT``."""
+    result_arrow = result_arrow_schema(plan.schemas["left"], plan.schemas["right"])
+    ids = core_ids(routing.cores, int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
+    frames = {"left": _watermarked(left, "left", plan.window), "right": _watermarked(right, "right", plan.window)}
     if plan.time is None:
-        routed = _sequenced(frames, plan, spread, ids)
+        routed = _sequenced(frames, plan, routing, ids)
     else:
-        packed = [frame.mapInArrow(packer(plan, side, spread, ids), ENVELOPE) for side, frame in frames.items()]
+        packed = [frame.mapInArrow(packer(plan, side, routing, ids), ENVELOPE) for side, frame in frames.items()]
         routed = packed[0].unionByName(packed[1])
     joined = routed.groupBy("core").transformWithStateInPandas(
-        JoinProcessor(plan, _fingerprint(plan, spread), cache_bytes=_cache_bytes(spark), fail_on_late=late == "error"),
+        processor,
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="EventTime" if left.isStreaming and plan.time is not None else "None",

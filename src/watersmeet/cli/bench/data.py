@@ -22,6 +22,7 @@ __all__ = [
     "DISTRIBUTIONS",
     "KEY_RANGE",
     "Int64s",
+    "SideName",
     "Ticks",
     "band_for",
     "draw_keys",

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.cli.bench.report import Description, Progress, Result
+from watersmeet.spec.errors import WatersmeetError
 
-__all__ = ["Context", "Experiment", "median", "seconds_of"]
+__all__ = ["Context", "DisagreementError", "Experiment", "median", "seconds_of"]
+
+
+class DisagreementError(WatersmeetError):
+    """Those compared found different numbers of pairs."""
 
 
 @dataclass(frozen=True)

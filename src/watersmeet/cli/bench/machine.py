@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["load_average", "machine_facts", "resident_bytes"]
 
-PACKAGES = ("watersmeet", "numpy", "numba", "pyarrow", "duckdb", "polars", "matplotlib")
+PACKAGES = ("watersmeet", "numpy", "numba", "pyarrow", "duckdb", "polars", "matplotlib", "pyspark", "pandas")
 
 
 def machine_facts() -> dict[str, object]:

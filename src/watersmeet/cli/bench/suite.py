@@ -7,27 +7,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from watersmeet.cli.bench.experiment import Context, Experiment
-from watersmeet.cli.bench.experiments import (
-    cliffs,
-    counting,
-    growth,
-    insertion,
-    memory,
-    probing,
-    push,
-    splitters,
-)
+from watersmeet.cli.bench.experiments import kernels, spark
 from watersmeet.cli.bench.machine import load_average, machine_facts
 from watersmeet.cli.bench.plots import draw
 from watersmeet.cli.bench.report import Progress, Result, format_goal, format_table, write_json
 from watersmeet.cli.extras import load
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
-__all__ = ["Options", "experiments", "run_suite"]
+__all__ = ["SUITES", "Options", "Suite", "run_suite"]
 
-DEFAULT_DATA = Path("../shared/data")
+DEFAULT_DATA: Final = Path("../shared/data")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Experiments that belong together, by name, and the packages that they need, with the extra of each."""
+
+    about: str
+    experiments: dict[str, Experiment]
+    needs: dict[str, str]
+
+
+SUITES: Final = {
+    "kernels": Suite(
+        "structures and the in-process join, on one thread, against DuckDB and Polars",
+        kernels.EXPERIMENTS,
+        {"matplotlib": "bench", "duckdb": "bench", "polars": "bench"},
+    ),
+    "spark": Suite(
+        "the join on Spark against an empty pipeline and Spark's own join, on two cores",
+        spark.EXPERIMENTS,
+        {"matplotlib": "bench", "pyspark": "spark"},
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -39,19 +54,13 @@ class Options:
     data: Path | None = None
 
 
-def experiments() -> dict[str, Experiment]:
-    """Return all experiments by name, in the order in which they run."""
-    modules = (insertion, probing, splitters, push, growth, counting, cliffs, memory)
-    return {module.EXPERIMENT.name: module.EXPERIMENT for module in modules}
-
-
-def run_suite(options: Options, only: Sequence[str] | None = None) -> int:
-    """Run the experiments named by ``only``, or all, and return the exit code."""
-    for needed in ("matplotlib", "duckdb", "polars"):
-        load(needed, needed_for="the benchmark")
+def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None) -> int:
+    """Run the experiments of a suite named by ``only``, or all, and return the exit code."""
+    for needed, extra in suite.needs.items():
+        load(needed, needed_for="the benchmark", extra=extra)
     data = _data_folder(options.data)
     _make_folder(options.out)
-    chosen = [experiment for name, experiment in experiments().items() if only is None or name in only]
+    chosen = [experiment for name, experiment in suite.experiments.items() if only is None or name in only]
     facts = machine_facts()
     print(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
     if options.quick:

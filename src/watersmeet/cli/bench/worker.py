@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, TypedDict, cast
+from typing import Final, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +20,14 @@ import pyarrow as pa
 from watersmeet.cli.bench.data import stream_rows
 from watersmeet.cli.bench.feed import KEY_RANGE, Feed, band_width
 from watersmeet.cli.bench.machine import resident_bytes
+from watersmeet.cli.bench.process import Worker
 from watersmeet.cli.extras import load
 
-__all__ = ["Memory", "Task", "Turn", "Worker"]
+__all__ = ["Memory", "Task", "Turn", "start", "take_turn"]
 
 ONE_THREAD: Final = dict.fromkeys(
     ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
 )
-
-SEARCH_PATH: Final = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
 
 
 class Task(TypedDict):
@@ -63,55 +57,15 @@ class Memory(TypedDict):
     resident_growth: int | None
 
 
-class Worker:
-    """A task in a fresh process with one thread; it imports what this process would."""
+def start(name: str, task: Task) -> Worker:
+    """Start a task in a fresh process with one thread."""
+    return Worker(__spec__.name, name, task, ONE_THREAD)
 
-    def __init__(self, name: str, task: Task) -> None:
-        self._name = name
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the worker
-        self._process = subprocess.Popen(  # noqa: S603 -- our own module
-            [sys.executable, "-m", "watersmeet.cli.bench.worker", name, json.dumps(task)],
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": SEARCH_PATH},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process.stdin is not None, "opened as a pipe"
-        assert self._process.stdout is not None, "opened as a pipe"
-        self._process.stdin.close()  # a peer ends when there is nothing more to read
-        if error is not None:
-            self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
-
-    def ask(self) -> None:
-        """Let a peer join once; :meth:`answer` waits for it."""
-        assert self._process.stdin is not None, "opened as a pipe"
-        print(flush=True, file=self._process.stdin)
-
-    def answer(self) -> object:
-        """Wait for the next line."""
-        assert self._process.stdout is not None, "opened as a pipe"
-        line = self._process.stdout.readline()
-        if not line:
-            self._process.wait()
-            self._errors.seek(0)
-            raise RuntimeError(f"the task {self._name} failed:\n{self._errors.read()}")
-        return json.loads(line)
-
-    def turn(self) -> Turn:
-        """Let a peer join once and return what it took."""
-        self.ask()
-        return cast("Turn", self.answer())
+def take_turn(peer: Worker) -> Turn:
+    """Let a peer join once and return what it took."""
+    peer.ask()
+    return cast("Turn", peer.answer())
 
 
 def _rows(task: Task) -> tuple[pa.Table, pa.Table]:

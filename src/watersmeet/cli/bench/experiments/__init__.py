@@ -1,1 +1,1 @@
-"""One module per experiment: each says what it is for, its seed, the shape of its data and what to expect."""
+"""One folder per suite, one module per experiment: each says what it is for, its seed, its data, what to expect."""

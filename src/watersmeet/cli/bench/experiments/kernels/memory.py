@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from watersmeet.cli.bench.experiment import Context, Experiment
 from watersmeet.cli.bench.report import Cell, Description, Goal, Result, Table
-from watersmeet.cli.bench.worker import Memory, Task, Worker
+from watersmeet.cli.bench.worker import Memory, Task, start
 
 __all__ = ["EXPERIMENT"]
 
@@ -21,7 +21,7 @@ def run(context: Context) -> Result:
     window, batch = context.size(WINDOW), context.size(BATCH, BATCH // 16)
     context.progress.step(f"filling windows of {window:,} rows in a process of its own")
     task: Task = {"window": window, "batch": batch, "number": 0, "seed": SEED}
-    with Worker("memory", task) as worker:
+    with start("memory", task) as worker:
         answer = cast("Memory", worker.answer())
     raw, most, least = answer["raw_bytes"], answer["most_bytes"], answer["least_bytes"]
     growth = answer["resident_growth"]

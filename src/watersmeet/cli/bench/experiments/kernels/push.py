@@ -20,11 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.cli.bench.data import stream_rows
-from watersmeet.cli.bench.experiment import Context, Experiment, median
+from watersmeet.cli.bench.experiment import Context, DisagreementError, Experiment, median
 from watersmeet.cli.bench.feed import KEY_RANGE, Feed
 from watersmeet.cli.bench.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
-from watersmeet.cli.bench.worker import Task, Worker
-from watersmeet.spec.errors import WatersmeetError
+from watersmeet.cli.bench.worker import Task, start, take_turn
 
 __all__ = ["EXPERIMENT"]
 
@@ -37,10 +36,6 @@ SCAN_ROWS: Final = 512
 OURS: Final = "ours (bi_sort)"
 PEERS: Final = ("duckdb", "polars")
 GOALS: Final = {"scan": 1000.0, "duckdb": 300.0, "polars": 120.0}
-
-
-class DisagreementError(WatersmeetError):
-    """A peer found another number of pairs than we did."""
 
 
 @dataclass
@@ -79,7 +74,7 @@ def run(context: Context) -> Result:
     task: Task = {"window": window, "batch": batch, "number": number, "seed": SEED}
     with ExitStack() as stack:
         context.progress.step("the peers take their windows in")
-        peers = {name: stack.enter_context(Worker(name, task)) for name in PEERS}
+        peers = {name: stack.enter_context(start(name, task)) for name in PEERS}
         for worker in peers.values():
             worker.answer()
         for turn in range(TURNS + 1):
@@ -88,7 +83,7 @@ def run(context: Context) -> Result:
             timed = feed.timed(1 if warming else pushes)
             taken = {OURS: (timed.seconds, timed.cpu_seconds), "scan": scan.push()}
             for name, worker in peers.items():
-                join = worker.turn()
+                join = take_turn(worker)
                 taken[name] = (join["seconds"], join["cpu_seconds"])
                 measured[name].pairs = join["window_pairs"]
             if not warming:

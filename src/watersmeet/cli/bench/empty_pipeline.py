@@ -1,0 +1,54 @@
+"""The empty pipeline: the plan, packing and shuffle of the join around a processor that reads envelopes and drops them.
+
+It is the most that any join on this path can reach.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from watersmeet.spark.join import pipeline
+from watersmeet.spark.processor import OUTPUT
+from watersmeet.spark.routing import choose_routing
+from watersmeet.spark.schema import arrow_schema
+from watersmeet.spec.expression import Predicate
+from watersmeet.spec.window import Window
+from watersmeet.window.plan import plan_join
+
+__all__ = ["empty_pipeline"]
+
+
+def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Window, *, cores: int) -> DataFrame:
+    """Return what ``join`` would, without any pairs."""
+    plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), on, window, "auto")
+    return pipeline(left, right, plan, choose_routing("auto", plan, cores), _Dropping())
+
+
+class _Dropping(StatefulProcessor):
+    """Reads a core's envelopes and gives one record of metrics."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open nothing: there is no state."""
+
+    def handleInputRows(  # noqa: N802 -- Spark's name
+        self,
+        key: Any,  # noqa: ANN401
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """Read everything and drop it."""
+        begin = time.perf_counter()
+        for _ in rows:
+            pass
+        record: dict[str, object] = {column.split()[0]: 0 for column in OUTPUT.split(", ")}
+        record |= {"blob": None, "core": int(key[0]), "remembered": False, "busy_seconds": time.perf_counter() - begin}
+        yield pd.DataFrame({name: [value] for name, value in record.items()})
+
+    def close(self) -> None:
+        """Nothing to close."""

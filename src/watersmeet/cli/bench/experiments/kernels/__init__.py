@@ -1,0 +1,21 @@
+"""The suite ``kernels``: structures and the in-process join, on one thread."""
+
+from typing import Final
+
+from watersmeet.cli.bench.experiment import Experiment
+from watersmeet.cli.bench.experiments.kernels import (
+    cliffs,
+    counting,
+    growth,
+    insertion,
+    memory,
+    probing,
+    push,
+    splitters,
+)
+
+__all__ = ["EXPERIMENTS"]
+
+MODULES: Final = (insertion, probing, splitters, push, growth, counting, cliffs, memory)
+EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
+"""By name, in the order in which they run."""

@@ -1,0 +1,12 @@
+"""The suite ``spark``: the join as a streaming query. Nothing here imports PySpark: queries run in other processes."""
+
+from typing import Final
+
+from watersmeet.cli.bench.experiment import Experiment
+from watersmeet.cli.bench.experiments.spark import growth, small_batches, spark_join, speed, state
+
+__all__ = ["EXPERIMENTS"]
+
+MODULES: Final = (speed, spark_join, growth, small_batches, state)
+EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
+"""By name, in the order in which they run."""

@@ -1,0 +1,66 @@
+"""Work in a process of its own: what it is told and what it answers travel as JSON, one value a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Worker"]
+
+SEARCH_PATH: Final = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+
+
+class Worker:
+    """A module that runs in a fresh process; it imports what this process would.
+
+    ``python -m MODULE NAME TASK`` prints its answers; it ends when there is nothing more to read.
+    """
+
+    def __init__(self, module: str, name: str, task: Mapping[str, object], environment: Mapping[str, str]) -> None:
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the worker
+        self._process = subprocess.Popen(  # noqa: S603 -- our own module
+            [sys.executable, "-m", module, name, json.dumps(task)],
+            env={**os.environ, **environment, "PYTHONPATH": SEARCH_PATH},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None, "opened as a pipe"
+        assert self._process.stdout is not None, "opened as a pipe"
+        self._process.stdin.close()
+        if error is not None:
+            self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def ask(self) -> None:
+        """Let the worker take a turn; :meth:`answer` waits for it."""
+        assert self._process.stdin is not None, "opened as a pipe"
+        print(flush=True, file=self._process.stdin)
+
+    def answer(self) -> object:
+        """Wait for the next line."""
+        assert self._process.stdout is not None, "opened as a pipe"
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            raise RuntimeError(f"the task {self._name} failed:\n{self._errors.read()}")
+        return json.loads(line)
