@@ -18,7 +18,7 @@ all rows that could still meet it have entered before. The message then runs alo
 many rows are left, from which follows its share: the rows of a window are spread evenly, or by ``weights``.
 
 Invariant: when nothing moves, left row and right row have met iff the left row's core is not to the left of the right
-row's. That is what ``owed`` goes by, and why saved rows, who all have met, are put at the end of their way.
+row's, or both were restored: what a snapshot holds has met. That is what ``owed`` goes by.
 
 Bounds. A core never waits to send, so no two can wait for each other: it has at most ``UNACKNOWLEDGED`` blocks of each
 stream under way and keeps the rest in its segment. The caller waits when an end of the chain is full.
@@ -124,13 +124,8 @@ class Segment:
         for piece, numbers in zip(self.pieces, self._extents, strict=True):
             if numbers.high < first:
                 continue
-            for match in piece.probe(batch):
-                if numbers.low >= first:
-                    yield match
-                    continue
-                here = numbers_of(match.stored)[match.row] >= first
-                if here.any():
-                    yield Match(match.who[here], match.stored, match.row[here])
+            found = piece.probe(batch)
+            yield from found if numbers.low >= first else _from_number(found, first)
 
     def drop_oldest(self) -> None:
         """Remove the oldest block."""
@@ -152,13 +147,21 @@ def _extent(block: KeyedBatch) -> Extent:
     return Extent(int(numbers[0]), int(numbers[-1]))
 
 
+def _from_number(matches: Iterator[Match], first: int) -> Iterator[Match]:
+    """Yield the matches whose stored row has at least the number ``first``."""
+    for match in matches:
+        keep = numbers_of(match.stored)[match.row] >= first
+        if keep.any():
+            yield Match(match.who[keep], match.stored, match.row[keep])
+
+
 class HandshakeCore:
     """One core of the chain (figure 7; the comments give its lines)."""
 
     def __init__(self, layout: Layout, number: int, weight: float) -> None:
         self._layout = layout
         self._number = number
-        self._weight = weight
+        self.weight = weight
         self.segments: dict[Side, Segment] = {side: Segment(layout.plan, side) for side in OTHER_SIDE}
         self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
         """The neighbour that a stream moves on to; None at its end."""
@@ -166,6 +169,8 @@ class HandshakeCore:
         self._share: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
         self._expired: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
         self._alive: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self.restored_before = 0
+        """Rows with smaller numbers were restored."""
         self.found: list[pa.Table] = []
 
     def handle(self, _: int, message: Message) -> None:
@@ -186,9 +191,16 @@ class HandshakeCore:
         side, other = batch.side, self.segments[OTHER_SIDE[batch.side]]
         self._count(side, alive)
         crossing = self._sent["left"] if side == "right" else 0
-        self.found += self._layout.gather(batch, list(other.probe(batch, crossing)))  # line 12
+        self.found += self._layout.gather(batch, self.partners(batch, crossing))  # line 12
         self.segments[side].insert(batch, self._share[side], other.newest)  # line 13
         self._send(OTHER_SIDE[side], Acknowledgement(side))  # line 14
+
+    def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
+        """Return the rows here that a block meets, and has not met before."""
+        found = self.segments[OTHER_SIDE[batch.side]].probe(batch, passed_over)
+        if _extent(batch).high >= self.restored_before:
+            return list(found)
+        return list(_from_number(found, self.restored_before))
 
     def _acknowledged(self, side: Side) -> None:
         self._sent[side] -= 1
@@ -196,7 +208,7 @@ class HandshakeCore:
 
     def _count(self, side: Side, alive: int) -> None:
         self._alive[side] = alive
-        self._share[side] = int(alive * self._weight)
+        self._share[side] = int(alive * self.weight)
 
     def _move_on(self, side: Side) -> None:
         """Send the oldest blocks that are too many; at the end of the way drop those that have expired."""
@@ -244,9 +256,11 @@ class Handshake:
             core.next["right"] = inboxes[number - 1] if number else None
         self._entry: dict[Side, Inbox[Message]] = {"left": inboxes[0], "right": inboxes[-1]}
         self._alive: dict[Side, _Alive] = {side: _Alive() for side in OTHER_SIDE}
+        self._loaded: dict[Side, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Let the blocks of both streams enter at their ends, wait until nothing moves."""
+        self._place_loaded()
         block_rows, moved = self._layout.block_rows, False
         for pair in zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows)):
             for block in pair:
@@ -270,30 +284,59 @@ class Handshake:
 
     def owed(self) -> list[pa.Table]:
         """Return the pairs whose rows are still on their way to each other: left rows to the left of right ones."""
+        self._place_loaded()
         owed: list[pa.Table] = []
         for number, core in enumerate(self._cores):
             for further in self._cores[number + 1 :]:
                 for block in core.segments["left"].blocks:
-                    owed += self._layout.gather(block, list(further.segments["right"].probe(block)))
+                    owed += self._layout.gather(block, further.partners(block))
         return owed
 
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return the windows that index a side's rows on all cores."""
+        self._place_loaded()
         return [piece for core in self._cores for piece in core.segments[side].pieces]
 
     def save(self, side: Side) -> list[SavedSegment]:
         """Return a side's rows, those nearest to the end of their way first."""
-        way = reversed(self._cores) if side == "left" else iter(self._cores)
-        blocks = [block for core in way for block in core.segments[side].blocks]
+        self._place_loaded()
+        blocks = [block for core in self._way_back(side) for block in core.segments[side].blocks]
         return [(block.rows, None if block.arrival is None else block.arrival.sequence) for block in blocks]
 
+    def _way_back(self, side: Side) -> Sequence[HandshakeCore]:
+        """Return the cores from where a stream leaves to where it enters: its oldest rows first."""
+        return self._cores[::-1] if side == "left" else self._cores
+
     def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
-        """Put saved rows at the end of their way: they have met all others."""
-        core = self._cores[-1 if side == "left" else 0]
-        arrival = None if sequence is None else Arrival(sequence, sequence)
-        for block in blocks_of(KeyedBatch(self._layout.plan, side, rows, arrival), self._layout.block_rows):
-            core.segments[side].insert(block, rows.num_rows // self._layout.cores, None)
-            self._alive[side].enter(block)
+        """Take in saved rows; they are placed when all are there."""
+        self._loaded[side].append((rows, sequence))
+
+    def _place_loaded(self) -> None:
+        """Spread restored rows over the chain, the oldest nearest to the end of their way."""
+        for side, saved in self._loaded.items():
+            if not saved:
+                continue
+            whole = self._in_order(side, saved)
+            way = list(self._way_back(side))
+            for block in blocks_of(whole, self._layout.block_rows):
+                share = int(len(whole) * way[0].weight)
+                if len(way) > 1 and way[0].segments[side].rows + len(block) > share:
+                    way.pop(0)
+                way[0].segments[side].insert(block, share, None)
+                self._alive[side].enter(block)
+            for core in self._cores:
+                core.restored_before = max(core.restored_before, _extent(whole).high + 1)
+            saved.clear()
+
+    def _in_order(self, side: Side, saved: list[SavedSegment]) -> KeyedBatch:
+        """Put saved rows together, in the order of their numbers."""
+        rows = pa.concat_batches([segment for segment, _ in saved])
+        order = np.argsort(numbers_of(rows), kind="stable")
+        sequences = [sequence for _, sequence in saved if sequence is not None]
+        sequence = np.concatenate(sequences)[order] if sequences else None
+        # They came before all rows that they have not met yet, so they have seen none of those.
+        arrival = None if sequence is None else Arrival(sequence, np.zeros(len(sequence), np.int64))
+        return KeyedBatch(self._layout.plan, side, rows.take(pa.array(order)), arrival)
 
     def close(self) -> None:
         """End all threads."""

@@ -78,17 +78,76 @@ class _Block:
     expired: dict[Side, int | None]
 
 
+class JoinCore:
+    """One join core: its regions of both windows."""
+
+    def __init__(self, layout: Layout, number: int, punctuation: Punctuation | None) -> None:
+        self.number = number
+        self.windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        self._layout = layout
+        self._punctuation = punctuation
+        self._counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._found: list[pa.Table] = []
+        self._marked: dict[int, Marked] = {}
+
+    def handle(self, _: int, block: _Block) -> None:
+        """Expire, process, store (algorithm 2)."""
+        batch = block.batch
+        other = self.windows[OTHER_SIDE[batch.side]]
+        if self._layout.plan.time is not None:
+            self._expire(other, block)
+        for pairs in self._layout.gather(batch, list(other.probe(batch))):
+            if self._punctuation is None:
+                self._found.append(pairs)
+            else:
+                self._marked[block.place] = _punctuate(pairs, batch.side, self._punctuation)
+        self._store(batch)
+        if self._layout.plan.time is None:
+            self._expire(self.windows[batch.side], block)
+
+    @staticmethod
+    def _expire(region: StreamWindow, block: _Block) -> None:
+        before = block.expired[region.side]
+        if before is not None:
+            region.expire(before)
+
+    def _store(self, batch: KeyedBatch) -> None:
+        """Store the rows whose turn it is."""
+        mine = share_of(batch, self._counted[batch.side], self.number, self._layout.cores)
+        self._counted[batch.side] += len(batch)
+        if len(mine):
+            self.windows[batch.side].insert(mine, self.windows[OTHER_SIDE[batch.side]])
+
+    def load(self, saved: KeyedBatch) -> None:
+        """Store this core's part of saved rows."""
+        mine = share_of(saved, self._counted[saved.side], self.number, self._layout.cores)
+        self._counted[saved.side] += len(saved)
+        if len(mine):
+            self.windows[saved.side].load(mine.rows, None if mine.arrival is None else mine.arrival.sequence)
+
+    def handed_over(self) -> list[pa.Table]:
+        """Hand over what was found."""
+        found, self._found = self._found, []
+        return found
+
+    def punctuated_results(self) -> dict[int, Marked]:
+        """Hand over what was found, by the block that found it."""
+        marked, self._marked = self._marked, {}
+        return marked
+
+
 class SplitJoin:
     """The distribution tree, the join cores and the mergers."""
 
     keeps_order: ClassVar[bool] = True
+    core_class: ClassVar[type[JoinCore]] = JoinCore
 
     def __init__(self, layout: Layout, *, fanout: int = FANOUT, punctuation: Punctuation | None = None) -> None:
         self._layout = layout
         if punctuation is None and layout.order is not None:
             punctuation = Punctuation(1, 1 if layout.order == "inner" else None)
         self._crew = Crew()
-        self._cores = [JoinCore(layout, number, punctuation) for number in range(layout.cores)]
+        self._cores = [self.core_class(layout, number, punctuation) for number in range(layout.cores)]
         self._roots = self._distribution_tree(
             [self._crew.hire(f"watersmeet core {core.number}", core.handle) for core in self._cores], fanout
         )
@@ -149,64 +208,6 @@ def _distribute(children: list[Inbox[_Block]], _: int, block: _Block) -> None:
     """Pass a block on (algorithm 1)."""
     for child in children:
         child.put(block)
-
-
-class JoinCore:
-    """One join core: its regions of both windows."""
-
-    def __init__(self, layout: Layout, number: int, punctuation: Punctuation | None) -> None:
-        self.number = number
-        self.windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
-        self._layout = layout
-        self._punctuation = punctuation
-        self._counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
-        self._found: list[pa.Table] = []
-        self._marked: dict[int, Marked] = {}
-
-    def handle(self, _: int, block: _Block) -> None:
-        """Expire, process, store (algorithm 2)."""
-        batch = block.batch
-        other = self.windows[OTHER_SIDE[batch.side]]
-        if self._layout.plan.time is not None:
-            self._expire(other, block)
-        for pairs in self._layout.gather(batch, list(other.probe(batch))):
-            if self._punctuation is None:
-                self._found.append(pairs)
-            else:
-                self._marked[block.place] = _punctuate(pairs, batch.side, self._punctuation)
-        self._store(batch)
-        if self._layout.plan.time is None:
-            self._expire(self.windows[batch.side], block)
-
-    @staticmethod
-    def _expire(region: StreamWindow, block: _Block) -> None:
-        before = block.expired[region.side]
-        if before is not None:
-            region.expire(before)
-
-    def _store(self, batch: KeyedBatch) -> None:
-        """Store the rows whose turn it is."""
-        mine = share_of(batch, self._counted[batch.side], self.number, self._layout.cores)
-        self._counted[batch.side] += len(batch)
-        if len(mine):
-            self.windows[batch.side].insert(mine, self.windows[OTHER_SIDE[batch.side]])
-
-    def load(self, saved: KeyedBatch) -> None:
-        """Store this core's part of saved rows."""
-        mine = share_of(saved, self._counted[saved.side], self.number, self._layout.cores)
-        self._counted[saved.side] += len(saved)
-        if len(mine):
-            self.windows[saved.side].load(mine.rows, None if mine.arrival is None else mine.arrival.sequence)
-
-    def handed_over(self) -> list[pa.Table]:
-        """Hand over what was found."""
-        found, self._found = self._found, []
-        return found
-
-    def punctuated_results(self) -> dict[int, Marked]:
-        """Hand over what was found, by the block that found it."""
-        marked, self._marked = self._marked, {}
-        return marked
 
 
 def _punctuate(pairs: pa.Table, probing: Side, stars: Punctuation) -> Marked:

@@ -15,7 +15,7 @@ The contract, for all topologies:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -48,10 +48,17 @@ class Layout:
     block_rows: int = 256
     """Rows in one message between threads."""
     order: Order | None = None
+    observe: Callable[[pa.Table], None] | None = None
+    """Is shown all pairs at the moment and in the thread in which they are found."""
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found as a table; none when it found none."""
-        return [gather_pairs(probing, matches, self.schema)] if matches else []
+        if not matches:
+            return []
+        pairs = gather_pairs(probing, matches, self.schema)
+        if self.observe is not None:
+            self.observe(pairs)
+        return [pairs]
 
 
 class Topology(Protocol):
