@@ -2,14 +2,15 @@
 
 The five steps: (1) *collect* rows, which the caller's pushes do, (2) *preprocess*: keys are computed and each batch is
 sorted once, (3) *send* the commands of a batch, (4) *process*, (5) *feed back* the pairs. The commands are ``create``
-and ``insert`` (one for the newest subwindow), ``probe`` (for every subwindow of the other stream that a batch can
-match) and ``expire``. Subwindows belong to the workers in turn; there is no word between workers.
+and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's subwindows) and ``expire``. Subwindows
+belong to the workers in turn, and whose it is carries out ``create`` and ``insert``, if he is free; there is no word
+between workers.
 
-Where it departs. Worker and manager share one memory, and that pays twice. The manager's thread is a worker too, so one
-core needs no other thread and is as fast as ``kang``. And a probe, which changes nothing, need not wait for the owner
-of its subwindow: the batch's sorted probes are cut into stretches, and a worker that has done its own commands takes
-one of another's. Two or three subwindows thus keep any number of cores busy, where more subwindows would have to be
-searched, each by all probes.
+Where it departs. Workers share one memory, and that pays twice. The manager's thread is a worker too, so one core needs
+no other thread and is as fast as ``kang``. And a probe, which changes nothing, need not be made by the owner of a
+subwindow: instead of the subwindows, of which there are two or three, the batch's sorted probes are shared out, a
+stretch of keys to each command, and whoever is free takes the next. Any number of cores is thus kept busy without
+cutting the window into more subwindows, each of which all probes would have to search.
 
 Invariant: the commands of one round touch different things. The left batch probes right subwindows while it is
 inserted into the newest left one; then the right batch does the same the other way round. So a pair of two new rows is
@@ -34,13 +35,13 @@ from watersmeet.engine.topology import Layout, SavedSegment, saved_windows
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
-from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
 """A probe command of fewer rows is not worth waking a thread, unless it scans."""
+ANYBODY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class _Round:
         self.found: list[pa.Table] = []
 
     def work(self, worker: int) -> None:
-        """Carry out commands until none is left: a worker's own first, then any."""
+        """Carry out commands until none is left: a worker's own first, then whatever comes next."""
         try:
             while (command := self._claim(worker)) is not None:
                 self.found.extend(command.run())
@@ -101,7 +102,7 @@ class PanJoin:
         self._preprocess(part)
         for batch in (part.left, part.right):
             if len(batch):
-                found += self._process([self._insertion(batch), *self._probes(batch)])
+                found += self._process([self._insertion(batch), *self._probes(batch)], len(batch))
         for side, before in part.expire_before.items():
             if before is not None:
                 subwindows = self._windows[side].segments
@@ -117,7 +118,8 @@ class PanJoin:
                 _Command(number, partial(self._sort, batch))
                 for number, batch in enumerate((part.left, part.right))
                 if len(batch)
-            ]
+            ],
+            max(len(part.left), len(part.right)),
         )
 
     def _sort(self, batch: KeyedBatch) -> list[pa.Table]:
@@ -139,32 +141,28 @@ class PanJoin:
         return _Command(self._owner(batch.side, len(own.segments) - 1), insert)
 
     def _probes(self, batch: KeyedBatch) -> list[_Command]:
-        """Return the probe commands for the other stream's subwindows, cut into stretches."""
+        """Return the probe commands: for a large batch more than there are cores, which evens them out."""
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(self._layout.cores, len(batch) // self._least_probes))
+        stretches = max(1, min(2 * self._layout.cores - 1, len(batch) // self._least_probes))
 
-        def command(at: int, segment: Segment, stretch: int) -> _Command:
+        def probe(stretch: int) -> list[pa.Table]:
             probing = batch.portion(stretch, stretches)
-            return _Command(
-                self._owner(window.side, at),
-                lambda: self._layout.gather(probing, list(window.probe_segment(segment, probing))),
-            )
+            return self._layout.gather(probing, list(window.probe(probing)))
 
-        return [
-            command(at, segment, stretch) for at, segment in enumerate(window.segments) for stretch in range(stretches)
-        ]
+        return [_Command(ANYBODY, partial(probe, stretch)) for stretch in range(stretches)]
 
     def _owner(self, side: Side, at: int) -> int:
         """Return whose the subwindow at a place of the chain is: in turn, the two streams out of step."""
         return (self._expired[side] + at + (side == "right")) % self._layout.cores
 
-    def _process(self, commands: list[_Command]) -> list[pa.Table]:
-        """Give a round's commands to the workers, take part and wait (steps 3 to 5); return what was found."""
+    def _process(self, commands: list[_Command], rows: int) -> list[pa.Table]:
+        """Give the commands for so many rows to workers, take part and wait (steps 3 to 5); return what was found."""
         round_ = _Round(commands)
-        for worker in self._workers[: len(commands) - 1]:
+        helpers = self._workers[: len(commands) - 1] if rows >= self._least_probes else []
+        for worker in helpers:
             worker.put(round_)
         round_.work(0)
-        if self._workers:
+        if helpers:
             self._crew.wait_until_quiet()
         return round_.found
 

@@ -94,19 +94,15 @@ class StreamWindow:
         if len(batch) == 0:
             return
         for segment in self.segments:
-            yield from self.probe_segment(segment, batch)
-
-    def probe_segment(self, segment: Segment, batch: KeyedBatch) -> Iterator[Match]:
-        """Yield every row of one segment that meets a row of ``batch`` (not empty). Changes nothing in the segment."""
-        inside = self._inside(segment, batch)
-        if inside is None:
-            return
-        checks = self._checks(segment.choice.order, window_holds=inside)
-        for pairs in segment.probe(batch):
-            for chunk, who, row in segment.payload.split(pairs.who, pairs.row):
-                found = self._verified(chunk, Pairs(who, row), batch, checks, window_holds=inside)
-                if found.count:
-                    yield Match(found.who, chunk.rows, found.row)
+            inside = self._inside(segment, batch)
+            if inside is None:
+                continue
+            checks = self._checks(segment.choice.order, window_holds=inside)
+            for pairs in segment.probe(batch):
+                for chunk, who, row in segment.payload.split(pairs.who, pairs.row):
+                    found = self._verified(chunk, Pairs(who, row), batch, checks, window_holds=inside)
+                    if found.count:
+                        yield Match(found.who, chunk.rows, found.row)
 
     def expire(self, before: int) -> None:
         """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
