@@ -37,14 +37,14 @@ def arrivals(pushes: list[Push], *, ordered_by_time: bool) -> tuple[dict[int, in
     return moments
 
 
-@pytest.mark.parametrize("values", [2, 8, 60], ids=["many matches", "some", "few"])
+@pytest.mark.parametrize("values", [2, 60], ids=["many matches", "few"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("order", ["outer", "inner"])
 @pytest.mark.parametrize("topology", ORDERED)
 def test_pairs_come_in_the_order_asked_for(topology: str, order: Any, window: str, values: int) -> None:
     on = PREDICATES["band"]
-    for seed, cores in enumerate((1, 2, 5, 8)):
-        pushes = stream(seed, most_rows=20, values=values)
+    for seed, cores in enumerate((1, 3, 8)):
+        pushes = stream(seed, pushes=4, most_rows=20, values=values)
         join = join_of(on, WINDOWS[window], topology=topology, cores=cores, order=order, block_rows=5)
         with disturbed(seed):
             found = [pair for left, right in pushes for pair in ids(join.push(left=left, right=right))]

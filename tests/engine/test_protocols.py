@@ -13,7 +13,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
 
-SEEDS = range(12)
+SEEDS = range(6)
 
 
 @pytest.fixture(autouse=True)

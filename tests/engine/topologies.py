@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.int
 Push = tuple[pa.Table | None, pa.Table | None]
 
 
+@cache
 def stream(seed: int, pushes: int = 6, most_rows: int = 12, values: int = 8) -> list[Push]:
     """Return pushes of up to so many rows a side: some sides missing, some values null, time a little jumbled."""
     rng = np.random.default_rng(seed)
@@ -80,7 +82,14 @@ def ids(pairs: pa.Table) -> list[tuple[int, int]]:
 
 
 def expected(on: str, window: Window, pushes: list[Push]) -> Counter[tuple[int, int]]:
-    return oracle.pairs(parse_predicate(on), window, {"left": SCHEMA, "right": SCHEMA}, pushes)
+    """Return the oracle's pairs; it is asked once for tables of :func:`stream`, which are kept and so have one id."""
+    known = (on, window, tuple((id(left), id(right)) for left, right in pushes))
+    if known not in _expected:
+        _expected[known] = oracle.pairs(parse_predicate(on), window, {"left": SCHEMA, "right": SCHEMA}, pushes)
+    return _expected[known]
+
+
+_expected: dict[object, Counter[tuple[int, int]]] = {}
 
 
 @contextmanager
