@@ -30,6 +30,8 @@ KINDS = (
     "mixture",
 )
 NAN, INF = float("nan"), float("inf")
+PAYLOADS = (pa.string(), pa.binary(10))
+"""Of any size, and of a fixed one: the window may hold rows in another way when all columns are of fixed size."""
 SMALL = [0, 1, 2, 3, -1, -2]
 DAY = date(1970, 1, 1).toordinal()
 
@@ -215,6 +217,7 @@ def cases(draw: st.DrawFn, kind: str) -> Case:
     if draw(st.integers(0, 9)) == 0:  # all keys equal
         domains = {side: (arrow, values[:1]) for side, (arrow, values) in domains.items()}
     units = draw(st.sampled_from([("us", "us"), ("us", "us"), ("ms", "ns"), ("s", "us")]))
+    payload = draw(st.sampled_from(PAYLOADS))
     schemas = {
         side: pa.schema(
             [
@@ -223,7 +226,7 @@ def cases(draw: st.DrawFn, kind: str) -> Case:
                 ("x", domains[side][0]),
                 ("y", pa.int32()),
                 ("o", pa.int64()),
-                ("p", pa.string()),
+                ("p", payload),
             ]
         )
         for side, unit in zip(("left", "right"), units, strict=True)
@@ -249,6 +252,11 @@ def cases(draw: st.DrawFn, kind: str) -> Case:
     )
 
 
+def payload_of(side: str, number: int) -> str:
+    """Return what a row's column ``p`` holds, whatever the column's type."""
+    return f"{side}{number}".ljust(10)
+
+
 def table_of(side: str, schema: pa.Schema, domain: list[Any], codes: list[int], first: int) -> pa.Table:
     """Decode rows: each number says which values of the small domains its row has. Time advances from push to push."""
     rows = []
@@ -265,7 +273,7 @@ def table_of(side: str, schema: pa.Schema, domain: list[Any], codes: list[int], 
                 "x": domain[key],
                 "y": None if y == 5 else y - 1,
                 "o": [None, -(2**63), 0, 1, 2**63 - 1][rest % 5],
-                "p": f"{side}{first + number}",
+                "p": payload_of(side, first + number),
             }
         )
     return pa.table({name: [row[name] for row in rows] for name in schema.names}, schema=schema)

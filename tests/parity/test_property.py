@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import oracle
 import watersmeet as wm
-from strategies import KINDS, STRUCTURES, Case, cases
+from strategies import KINDS, STRUCTURES, Case, cases, payload_of
 from watersmeet.spec.sql import parse_predicate
 
 
@@ -38,8 +38,8 @@ def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
             pairs = join.push(left=left, right=right)
             assert pairs.schema == join.schema
             for side in ("left", "right"):
-                assert pairs[f"{side}_p"].to_pylist() == [
-                    f"{side}{number}" for number in pairs[f"{side}_id"].to_pylist()
+                assert pairs[f"{side}_p"].cast(pa.string()).to_pylist() == [
+                    payload_of(side, number) for number in pairs[f"{side}_id"].to_pylist()
                 ]
             found.update(zip(pairs["left_id"].to_pylist(), pairs["right_id"].to_pylist(), strict=True))
         assert join.metrics.pairs == found.total()

@@ -115,7 +115,7 @@ class Intake:
                 newest = int(time.max() if valid is None else time[keep].max())
                 before = largest[side]
                 largest[side] = newest if before is None else max(newest, before)
-            if self.progress.watermark is not None:
+            if self.progress.watermark is not None and len(time) and int(time.min()) < self.progress.watermark:
                 behind = keep & (time < self.progress.watermark)
                 late_now = int(np.count_nonzero(behind))
                 if late_now and self.fail_on_late:
@@ -166,9 +166,9 @@ class Intake:
 
     def _borders(self, times: dict[Side, Int64s]) -> Int64s:
         """Return the times at which a push is cut: slices of many rows that are not shorter than the window."""
-        together = np.concatenate([times["left"], times["right"]])
-        if len(together) < 2 * ROWS_PER_SLICE:
+        if sum(map(len, times.values())) < 2 * ROWS_PER_SLICE:
             return np.empty(0, np.int64)
+        together = np.concatenate([times["left"], times["right"]])
         reach = max(1, self.plan.length("left") + self.plan.length("right"))
         windows = (int(together.max()) - int(together.min())) // reach
         count = min(len(together) // ROWS_PER_SLICE, windows)

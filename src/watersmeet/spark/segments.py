@@ -26,7 +26,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, create
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.payload import Extent, Payload
+from watersmeet.window.payload import ChunkedRows, Extent
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import StreamWindow
@@ -134,7 +134,7 @@ class Segments:
             window = StreamWindow(self._plan, side)
             return window.append(KeyedBatch(self._plan, side, content.rows, arrival), window)
         choice, entries = index
-        segment = Segment(choice, create(choice, run.rows, None), run.rows, Payload(run.rows))
+        segment = Segment(choice, create(choice, run.rows, None), run.rows, ChunkedRows(run.rows))
         segment.store(entries, content.rows, arrival, Extent(run.low, run.high))
         return segment
 

@@ -1,5 +1,7 @@
 """The rows of one subwindow, as Arrow record batches in the order they came.
 
+This form takes columns of any type; :mod:`watersmeet.window.plain_rows` is the faster one, for plain columns alone.
+
 Rows are numbered from 0 in that order. To keep ``take`` cheap, whole batches are concatenated: whenever ``FAN_IN``
 neighbours have the same level, they become one chunk of the next level, as in a tiered merge tree, up to
 ``chunk_rows`` rows. A chunk whose rows have all expired is dropped before its subwindow is: rows weigh more than
@@ -12,23 +14,26 @@ chunks per level below the last. Columns of any type travel: nothing here looks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.kernels.pairs import split_pairs
 
-__all__ = ["Chunk", "Extent", "Payload", "extent_of"]
+__all__ = ["ChunkedRows", "Extent", "KeysOf", "Payload", "Stored", "extent_of"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
+KeysOf = Callable[[pa.RecordBatch], Int64s]
+"""Computes the keys of some rows."""
+
 FAN_IN: Final = 32
-WORD_BITS: Final = 64
 
 
 @dataclass(slots=True)
@@ -49,9 +54,76 @@ def extent_of(numbers: Int64s) -> Extent:
     return Extent(int(numbers.min()), int(numbers.max()))
 
 
+class Stored(Protocol):
+    """Some rows of a subwindow that lie in one piece."""
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """The rows; a view, good until some of them expire."""
+        ...
+
+    @property
+    def sequence(self) -> Int64s | None:
+        """Arrival numbers, in a count window."""
+        ...
+
+    def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
+        """Return the rows' keys on an axis: computed when first asked for, then kept."""
+        ...
+
+
+class Payload(Protocol):
+    """The rows of one subwindow, numbered from 0 in the order they came. Dropped rows keep their numbers."""
+
+    @property
+    def appended(self) -> int:
+        """Rows ever stored."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Rows still held."""
+        ...
+
+    @property
+    def place(self) -> Extent:
+        """Where the rows still held lie in the window."""
+        ...
+
+    @property
+    def newest(self) -> pa.RecordBatch:
+        """Some of the rows held, the last one among them."""
+        ...
+
+    def append(self, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
+        """Add rows behind the last one."""
+        ...
+
+    def seal(self) -> None:
+        """Take note that no row will be added any more."""
+        ...
+
+    def drop_before(self, place: int) -> bool:
+        """Drop the first rows as far as all lie before ``place``, in steps; tell whether there were any."""
+        ...
+
+    def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
+        """Yield for every piece the pairs whose stored row lies in it; rows are then numbered within the piece."""
+        ...
+
+    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+        """Return all rows held as one batch, with their arrival numbers in a count window."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        ...
+
+
 @dataclass(slots=True)
 class Chunk:
-    """Some rows, where they lie in the window, and keys computed for them when first asked for."""
+    """Some rows, and where they lie in the window."""
 
     rows: pa.RecordBatch
     sequence: Int64s | None
@@ -59,17 +131,23 @@ class Chunk:
     place: Extent
     """The timestamps or arrival numbers of the rows."""
     level: int = 0
-    keys: dict[int, Int64s] = field(default_factory=dict)
+    _keys: dict[int, Int64s] = field(default_factory=dict)
+
+    def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
+        """Return the rows' keys on an axis."""
+        if axis not in self._keys:
+            self._keys[axis] = keys_of(self.rows)
+        return self._keys[axis]
 
     @property
     def nbytes(self) -> int:
         """Bytes held, views of the rows' own columns not counted twice."""
         held = 0 if self.sequence is None else self.sequence.nbytes
-        return int(self.rows.nbytes) + held + sum(key.nbytes for key in self.keys.values() if key.base is None)
+        return int(self.rows.nbytes) + held + sum(key.nbytes for key in self._keys.values() if key.base is None)
 
 
-class Payload:
-    """The chunks of one subwindow."""
+class ChunkedRows:
+    """Rows with columns of any type, in chunks; see the module's header."""
 
     def __init__(self, chunk_rows: int) -> None:
         self.chunk_rows = chunk_rows
@@ -78,7 +156,7 @@ class Payload:
         self.appended = 0
 
     @property
-    def rows(self) -> int:
+    def held(self) -> int:
         """Rows still held."""
         return self.appended - self.dropped
 
@@ -89,6 +167,11 @@ class Payload:
         for chunk in self.chunks:
             whole.include(chunk.place)
         return whole
+
+    @property
+    def newest(self) -> pa.RecordBatch:
+        """The rows of the last chunk."""
+        return self.chunks[-1].rows
 
     def append(self, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
         """Add rows behind the last one."""
@@ -111,12 +194,14 @@ class Payload:
                 self._combine(begin, end)
             begin += 1
 
-    def drop_before(self, place: int) -> None:
-        """Drop the first chunks whose rows all lie before ``place``."""
+    def drop_before(self, place: int) -> bool:
+        """Drop the first chunks whose rows all lie before ``place``; tell whether there were any."""
+        before = self.dropped
         while self.chunks and self.chunks[0].place.high < place:
             self.dropped += self.chunks.pop(0).rows.num_rows
+        return self.dropped > before
 
-    def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Chunk, Int32s, Int32s]]:
+    def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
         """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""
         if len(self.chunks) == 1 and not self.dropped:
             yield self.chunks[0], who, row
@@ -161,12 +246,10 @@ def _concatenated(chunks: list[Chunk]) -> Chunk:
 def _one_array(parts: list[pa.Array]) -> pa.Array:
     """Concatenate the parts of a column.
 
-    Plain numbers are put together by NumPy, which asks the system for large pages: rows are gathered from all over a
+    Plain columns are put together by NumPy, which asks the system for large pages: rows are gathered from all over a
     chunk, and small pages would add misses of the page table to those of the cache.
     """
     kind = parts[0].type
-    if pa.types.is_primitive(kind) and kind.bit_width == WORD_BITS and not any(part.null_count for part in parts):
-        words = [np.frombuffer(part.buffers()[1], np.int64)[part.offset : part.offset + len(part)] for part in parts]
-        values = np.concatenate(words)
-        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    if is_plain(kind) and not any(part.null_count for part in parts):
+        return from_words(kind, np.concatenate([words_of(part) for part in parts]))
     return pa.chunked_array(parts).unify_dictionaries().combine_chunks()

@@ -63,9 +63,8 @@ class Segment:
         self.payload.seal()
 
     def drop_before(self, place: int) -> None:
-        """Free the rows that lie before ``place``, as far as whole chunks of them do."""
-        if self.place.low < place and self.payload.chunks[0].place.high < place:
-            self.payload.drop_before(place)
+        """Free the rows that lie before ``place``, as far as whole steps of them do."""
+        if self.place.low < place and self.payload.drop_before(place):
             self.place = self.payload.place
 
     def probe(self, batch: KeyedBatch) -> Iterator[Pairs]:

@@ -4,8 +4,8 @@
   How it is indexed is decided then, by :mod:`watersmeet.subwindow.choose`, from samples of both streams.
 - *insert*: new rows go to the newest segment only.
 - *probe*: a batch of the other stream looks into every segment that it can match; candidates are verified.
-- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows; chunks of its rows even
-  before.
+- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows; its rows even before, in
+  steps.
 
 Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a
 segment that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
@@ -30,7 +30,8 @@ from watersmeet.spec.expression import Column, Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.payload import Chunk, Extent, Payload, extent_of
+from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of
+from watersmeet.window.plain_rows import PlainRows, can_be_plain
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.sample import key_fractions, sample_rows
 from watersmeet.window.segment import Segment
@@ -44,9 +45,11 @@ SEGMENTS_PER_WINDOW: Final = 2
 """A probe searches every segment, so few are better; rows expire in smaller steps than their index."""
 CHUNKS_PER_SEGMENT: Final = 4
 """Steps in which a segment's rows expire: a window holds at most 1/8 more rows, and 1/2 more index, than it needs."""
+STEPS_PER_SEGMENT: Final = 32
+"""The same for plain columns, whose steps cost a probe nothing: at most 1/64 more rows."""
 SMALLEST_SEGMENT: Final = 1 << 14
 LARGEST_SEGMENT: Final = 1 << 26
-LARGEST_CHUNK: Final = 1 << 20
+LARGEST_STEP: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class StreamWindow:
     @property
     def rows(self) -> int:
         """Rows held."""
-        return sum(segment.payload.rows for segment in self.segments)
+        return sum(segment.payload.held for segment in self.segments)
 
     @property
     def nbytes(self) -> int:
@@ -86,7 +89,7 @@ class StreamWindow:
         place = self.place_of(batch)
         segment = self.segments[-1] if self.segments else None
         if segment is None or not self._has_room(segment, batch):
-            segment = self._create(batch, place, other)
+            segment = self._create(batch, place, other, self._payload(batch))
         segment.insert(batch, place)
 
     def probe(self, batch: KeyedBatch) -> Iterator[Match]:
@@ -99,10 +102,10 @@ class StreamWindow:
                 continue
             checks = self._checks(segment.choice.order, window_holds=inside)
             for pairs in segment.probe(batch):
-                for chunk, who, row in segment.payload.split(pairs.who, pairs.row):
-                    found = self._verified(chunk, Pairs(who, row), batch, checks, window_holds=inside)
+                for stored, who, row in segment.payload.split(pairs.who, pairs.row):
+                    found = self._verified(stored, Pairs(who, row), batch, checks, window_holds=inside)
                     if found.count:
-                        yield Match(found.who, chunk.rows, found.row)
+                        yield Match(found.who, stored.rows, found.row)
 
     def expire(self, before: int) -> None:
         """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
@@ -130,7 +133,8 @@ class StreamWindow:
 
     def _append(self, batch: KeyedBatch, other: StreamWindow) -> Segment:
         place = self.place_of(batch)
-        segment = self._create(batch, place, other)
+        # In chunks: rows of a segment of its own stay where they are, be it in a file mapped to memory.
+        segment = self._create(batch, place, other, ChunkedRows(self._step_rows(CHUNKS_PER_SEGMENT)))
         segment.insert(batch, place)
         return segment
 
@@ -150,14 +154,14 @@ class StreamWindow:
             return True
         return segment.place.high - segment.place.low < self.length // SEGMENTS_PER_WINDOW
 
-    def _create(self, batch: KeyedBatch, place: Extent, other: StreamWindow) -> Segment:
+    def _create(self, batch: KeyedBatch, place: Extent, other: StreamWindow, payload: Payload) -> Segment:
         predecessor = self.segments[-1] if self.segments else None
         if predecessor is not None:
             predecessor.seal()
         choice = self._choose(batch, place, other)
         capacity = self._capacity(len(batch), choice, predecessor)
         index = create(choice, capacity, None if predecessor is None else predecessor.index)
-        segment = Segment(choice, index, capacity, Payload(self._chunk_rows(predecessor)))
+        segment = Segment(choice, index, capacity, payload)
         self.segments.append(segment)
         return segment
 
@@ -174,13 +178,21 @@ class StreamWindow:
             expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
         return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
 
-    def _chunk_rows(self, predecessor: Segment | None) -> int:
-        """Return how many rows the next segment's chunks may hold."""
+    def _payload(self, batch: KeyedBatch) -> Payload:
+        """Return where the rows of the next segment will be held, a batch of them first."""
+        schema = batch.rows.schema
+        if not can_be_plain(schema):
+            return ChunkedRows(self._step_rows(CHUNKS_PER_SEGMENT))
+        reserve = 2 * len(batch) if not self.segments else len(batch) + self.segments[-1].rows * 9 // 8
+        return PlainRows(schema, self._step_rows(STEPS_PER_SEGMENT), reserve)
+
+    def _step_rows(self, steps: int) -> int:
+        """Return in steps of how many rows the next segment's rows expire."""
         if self.plan.time is None:
             expected = self.length // SEGMENTS_PER_WINDOW
         else:
-            expected = LARGEST_SEGMENT if predecessor is None else predecessor.rows
-        return min(LARGEST_CHUNK, max(SMALLEST_SEGMENT, expected // CHUNKS_PER_SEGMENT))
+            expected = self.segments[-1].rows if self.segments else LARGEST_SEGMENT
+        return min(LARGEST_STEP, max(SMALLEST_SEGMENT, expected // steps))
 
     def _choose(self, batch: KeyedBatch, place: Extent, other: StreamWindow) -> Choice:
         """Ask for a decision, with what samples of both streams show."""
@@ -222,7 +234,7 @@ class StreamWindow:
         """Return some of the newest rows, or None when none has come yet."""
         if self._newest is not None and len(self._newest):
             return sample_rows(self._newest.rows)
-        return sample_rows(self.segments[-1].payload.chunks[-1].rows) if self.segments else None
+        return sample_rows(self.segments[-1].payload.newest) if self.segments else None
 
     # --- verify -----------------------------------------------------------------------------------------------------
 
@@ -244,34 +256,33 @@ class StreamWindow:
         return [number for number, axis in enumerate(self.plan.axes) if axis.required and number not in enforced]
 
     def _verified(
-        self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch, checks: list[int], *, window_holds: bool
+        self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[int], *, window_holds: bool
     ) -> Pairs:
         """Return the candidates that satisfy the rest of the predicate and the window."""
         for axis in checks:
-            pairs = self._in_ranges(chunk, pairs, batch, axis)
+            pairs = self._in_ranges(stored, pairs, batch, axis)
         if self.plan.time is None and not window_holds:
-            pairs = self._in_count_window(chunk, pairs, batch)
+            pairs = self._in_count_window(stored, pairs, batch)
         if self.plan.residual is not None and pairs.count:
-            pairs = self._satisfying(chunk, pairs, batch)
+            pairs = self._satisfying(stored, pairs, batch)
         return pairs
 
-    def _in_ranges(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch, axis: int) -> Pairs:
-        if axis not in chunk.keys:
-            chunk.keys[axis] = axis_keys(self.plan.axes[axis], self.side, chunk.rows, self.plan.schemas)
+    def _in_ranges(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int) -> Pairs:
+        keys = stored.keys(axis, lambda rows: axis_keys(self.plan.axes[axis], self.side, rows, self.plan.schemas))
         keep = np.zeros(pairs.count, bool)
         kept = 0
         for wanted in batch.ranges(axis):  # disjoint, so no pair is counted twice
-            kept += keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, chunk.keys[axis], keep)
+            kept += keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, keys, keep)
         return _kept(pairs, keep, kept)
 
-    def _in_count_window(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
-        assert chunk.sequence is not None
+    def _in_count_window(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
+        assert stored.sequence is not None
         assert batch.arrival is not None
         keep = np.ones(pairs.count, bool)
         kept = keep_pairs_in_count_window(
             pairs.who,
             pairs.row,
-            chunk.sequence,
+            stored.sequence,
             self.length,
             batch.arrival.seen,
             batch.arrival.sequence,
@@ -280,13 +291,13 @@ class StreamWindow:
         )
         return _kept(pairs, keep, kept)
 
-    def _satisfying(self, chunk: Chunk, pairs: Pairs, batch: KeyedBatch) -> Pairs:
+    def _satisfying(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert self.plan.residual is not None
         taken: dict[Column, pa.Array] = {}
 
         def column(wanted: Column) -> pa.Array:
             if wanted not in taken:
-                rows, at = (chunk.rows, pairs.row) if wanted.side == self.side else (batch.rows, pairs.who)
+                rows, at = (stored.rows, pairs.row) if wanted.side == self.side else (batch.rows, pairs.who)
                 taken[wanted] = rows.column(rows.schema.get_field_index(wanted.name)).take(pa.array(at))
             return taken[wanted]
 

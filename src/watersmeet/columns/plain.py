@@ -1,0 +1,46 @@
+"""Plain columns: every value has the same number of whole bytes, so NumPy can copy and gather them.
+
+Numbers, dates, times, decimals and fixed-size binaries are plain; their bytes are never interpreted here. Text, nested
+and dictionary columns are not plain, nor are booleans, which Arrow stores as bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Words", "from_words", "is_plain", "word_type", "words_of"]
+
+Words = npt.NDArray[Any]
+"""The values of a plain column, each as one opaque word."""
+
+WORD_TYPES: Final = {kind.itemsize: kind for kind in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.int64))}
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type is plain."""
+    fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind)
+    return bool(fixed and kind.bit_width and kind.bit_width % 8 == 0)
+
+
+def word_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the type of a plain column's words."""
+    width = kind.bit_width // 8
+    return WORD_TYPES[width] if width in WORD_TYPES else np.dtype(f"V{width}")
+
+
+def words_of(column: pa.Array) -> Words:
+    """Return a view of a plain column's words; null rows may hold anything."""
+    _, data = column.buffers()
+    if data is None:  # Arrow may leave the values out where all are null
+        return np.zeros(len(column), word_type(column.type))
+    return np.frombuffer(data, word_type(column.type), len(column), column.offset * column.type.bit_width // 8)
+
+
+def from_words(kind: pa.DataType, words: Words, valid: npt.NDArray[np.uint8] | None = None) -> pa.Array:
+    """Return a plain column with these words, without a copy; ``valid`` holds a bit for each row that is not null."""
+    bits = None if valid is None else pa.py_buffer(valid)
+    return pa.Array.from_buffers(kind, len(words), [bits, pa.py_buffer(words)])

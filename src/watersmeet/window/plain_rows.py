@@ -1,0 +1,236 @@
+"""The rows of one subwindow whose columns are all plain: one array per column, appended to in place.
+
+Design. Every column lies in an :class:`~watersmeet.window.arena.Arena`, and so do the arrival numbers of a count window
+and keys that are not a column themselves. All rows are one Arrow record batch, a view, so pairs found in a subwindow
+are gathered at once, wherever its rows lie. Rows expire at the front in *steps* of at least ``step`` rows: a step goes
+when all its rows have expired, and its memory is given back to the system.
+
+Invariant: row *i* is value *i* of every arena; dropped rows keep their numbers, and no pair with them leaves ``split``.
+Cost: a row is copied once. Besides its rows a subwindow holds at most one step of expired ones, and a page per column.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
+from watersmeet.kernels.pairs import compress_pairs
+from watersmeet.window.arena import CAN_FREE, Arena
+from watersmeet.window.payload import Extent, KeysOf, Stored
+
+__all__ = ["PlainRows", "can_be_plain"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+BYTE: Final = np.dtype(np.uint8)
+WORD: Final = np.dtype(np.int64)
+
+
+def can_be_plain(schema: pa.Schema) -> bool:
+    """Tell whether rows of this schema can be held as :class:`PlainRows`."""
+    return CAN_FREE and all(is_plain(column.type) for column in schema)
+
+
+@dataclass(slots=True)
+class _Step:
+    """Rows that are dropped together: how many, and where they lie in the window."""
+
+    rows: int
+    place: Extent
+
+
+class _Column:
+    """A plain column: its words and, once a null has come, a bit for each row that tells whether it has a value."""
+
+    def __init__(self, kind: pa.DataType, reserve: int) -> None:
+        self._kind = kind
+        self._reserve = reserve
+        self.words = Arena(word_type(kind), reserve)
+        self._valid: Arena | None = None
+
+    def append(self, values: pa.Array) -> None:
+        if values.null_count or self._valid is not None:
+            self._append_valid(np.asarray(values.is_valid()))
+        self.words.append(words_of(values))
+
+    def view(self) -> pa.Array:
+        return from_words(self._kind, self.words.values, None if self._valid is None else self._valid.values)
+
+    def free_before(self, row: int) -> None:
+        self.words.free_before(row)
+        if self._valid is not None:
+            self._valid.free_before(row // 8)
+
+    @property
+    def nbytes(self) -> int:
+        return self.words.nbytes + (0 if self._valid is None else self._valid.nbytes)
+
+    def _append_valid(self, valid: npt.NDArray[np.bool_]) -> None:
+        if self._valid is None:
+            self._valid = Arena(BYTE, self._reserve // 8 + 1)
+            self._valid.append(np.packbits(np.ones(self.words.size, bool), bitorder="little"))
+        begun = self.words.size % 8
+        if begun:  # these rows' bits fill a part of the last byte
+            bits = np.unpackbits(self._valid.pop(), count=begun, bitorder="little")
+            valid = np.concatenate([bits.view(bool), valid])
+        self._valid.append(np.packbits(valid, bitorder="little"))
+
+
+class _Keys:
+    """The first rows' keys on one axis: a column's own words as long as these are the keys, else computed ones."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.column: Arena | None = None
+        self.computed: Arena | None = None
+
+    def add(self, keys: Int64s, columns: list[_Column], reserve: int) -> None:
+        """Take note of the next rows' keys."""
+        home = next((column.words for column in columns if _is_view(keys, column.words)), None)
+        if self.computed is None and home is not None:
+            self.column = home
+        else:
+            if self.computed is None:
+                self.computed = Arena(WORD, reserve)
+                if self.column is not None:
+                    self.computed.append(self.column.values[: self.rows])
+            self.computed.append(keys)
+        self.rows += len(keys)
+
+    @property
+    def values(self) -> Int64s:
+        """The keys."""
+        arena = self.column if self.computed is None else self.computed
+        assert arena is not None, "keys are read after some were added"
+        return arena.values
+
+
+def _is_view(keys: Int64s, words: Arena) -> bool:
+    return words.values.dtype == keys.dtype and np.may_share_memory(keys, words.values)
+
+
+class PlainRows:
+    """Rows with plain columns alone; see the module's header. All rows are one piece: this object itself."""
+
+    def __init__(self, schema: pa.Schema, step: int, reserve: int) -> None:
+        self._schema = schema
+        self._step = step
+        self._reserve = reserve
+        self._columns = [_Column(column.type, reserve) for column in schema]
+        self._sequence: Arena | None = None
+        self._keys: dict[int, _Keys] = {}
+        self._adding = Lock()
+        self._steps: deque[_Step] = deque()
+        self._view: pa.RecordBatch | None = None
+        self.dropped = 0
+        self.appended = 0
+
+    # --- as the rows of a subwindow ---------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """Rows still held."""
+        return self.appended - self.dropped
+
+    @property
+    def place(self) -> Extent:
+        """Where the rows still held lie in the window."""
+        whole = Extent()
+        for step in self._steps:
+            whole.include(step.place)
+        return whole
+
+    @property
+    def newest(self) -> pa.RecordBatch:
+        """All rows held."""
+        return self.rows.slice(self.dropped)
+
+    def append(self, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
+        """Add rows behind the last one."""
+        for column, values in zip(self._columns, rows.columns, strict=True):
+            column.append(values)
+        if sequence is not None:
+            if self._sequence is None:
+                self._sequence = Arena(WORD, 2 * self._reserve)
+            self._sequence.append(sequence.ravel())
+        self.appended += rows.num_rows
+        if not self._steps or self._steps[-1].rows >= self._step:
+            self._steps.append(_Step(0, Extent()))
+        self._steps[-1].rows += rows.num_rows
+        self._steps[-1].place.include(place)
+        self._view = None
+
+    def seal(self) -> None:
+        """Nothing to do: rows are in one piece already."""
+
+    def drop_before(self, place: int) -> bool:
+        """Drop the first steps whose rows all lie before ``place``; tell whether there were any."""
+        before = self.dropped
+        while self._steps and self._steps[0].place.high < place:
+            self.dropped += self._steps.popleft().rows
+        if self.dropped == before:
+            return False
+        for column in self._columns:
+            column.free_before(self.dropped)
+        for computed in self._computed_keys():
+            computed.free_before(self.dropped)
+        if self._sequence is not None:
+            self._sequence.free_before(2 * self.dropped)
+        return True
+
+    def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
+        """Yield the pairs whose row was not dropped."""
+        if self.dropped:
+            keep = row >= self.dropped
+            kept = int(np.count_nonzero(keep))
+            if kept == 0:
+                return
+            if kept < len(row):
+                who, row = compress_pairs(who, row, keep, kept)
+        yield self, who, row
+
+    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+        """Return all rows held: a view, good until some of them expire."""
+        sequence = self.sequence
+        return self.rows.slice(self.dropped), None if sequence is None else sequence[self.dropped :]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        held = sum(column.nbytes for column in self._columns) + sum(keys.nbytes for keys in self._computed_keys())
+        return held if self._sequence is None else held + self._sequence.nbytes
+
+    # --- as one piece -----------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """All rows, also those that were dropped, whose values are not to be read."""
+        if self._view is None:
+            self._view = pa.RecordBatch.from_arrays([column.view() for column in self._columns], schema=self._schema)
+        return self._view
+
+    @property
+    def sequence(self) -> Int64s | None:
+        """Arrival numbers, in a count window: two columns."""
+        return None if self._sequence is None else self._sequence.values.reshape(-1, 2)
+
+    def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
+        """Return the rows' keys on an axis: a view of the column that holds them, or computed once for every row."""
+        with self._adding:  # threads that probe side by side ask for the same keys
+            known = self._keys.setdefault(axis, _Keys())
+            if known.rows < self.appended:
+                known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)
+            return known.values
+
+    def _computed_keys(self) -> list[Arena]:
+        """Return the keys that are not a column's own words."""
+        return [known.computed for known in self._keys.values() if known.computed is not None]
