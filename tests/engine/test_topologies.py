@@ -119,3 +119,42 @@ def test_what_handshake_owes_is_in_its_snapshot() -> None:
     assert restored.finish().num_rows == 0
     join = wm.StreamJoin.restore(join.snapshot(), topology="panjoin")
     assert join.finish().num_rows == 0, "what finish() returned is owed no more"
+
+
+# --- collected batches ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_oracle_collected_batches(topology: str, window: str) -> None:
+    on, pushes = PREDICATES["band"], stream(seed=6, pushes=12, most_rows=5)
+    for batch_rows in (1, 15, 1000):
+        join = join_of(on, WINDOWS[window], topology=topology, cores=2, block_rows=3, batch_rows=batch_rows)
+        found: Counter[tuple[int, int]] = Counter()
+        for number, (left, right) in enumerate(pushes):
+            if number == 7:  # in the middle of a batch
+                saved = join.snapshot()
+                join.close()
+                join = wm.StreamJoin.restore(saved)
+            found.update(ids(join.push(left=left, right=right)))
+        assert run(join, []) + found == expected(on, WINDOWS[window], pushes)
+
+
+def test_a_batch_is_due_by_count_or_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("watersmeet.engine.collect.time.monotonic", lambda: now)
+    number = np.arange(4)
+    rows = pa.table({"id": number, "ts": number.astype("datetime64[us]"), "x": 0 * number, "k": number})
+    window = wm.time_window("8 seconds", ts="ts", lateness="1 second")
+    join = join_of("left.x = right.x", window, batch_rows=20, batch_seconds=2.5)
+    assert join.push(left=rows, right=rows).num_rows == 0
+    assert join.metrics.left_rows == 4
+    now += 2.4
+    assert join.push().num_rows == 0
+    now += 0.2
+    assert join.push().num_rows == 16, "the first row has waited long enough"
+    assert join.push(left=rows, right=rows).num_rows == 0
+    assert join.push(left=rows, right=rows).num_rows == 0
+    assert join.push(left=rows).num_rows == 16 * 12 - 16, "20 rows have come: 16 left and 12 right ones in all"
+    assert join.push(right=rows).num_rows == 0
+    assert join.finish().num_rows == 4 * 16, "what waits is joined at the end"

@@ -103,7 +103,7 @@ def test_no_pair_with_a_dropped_row_is_left() -> None:
     assert payload.drop_before(50)
     assert not payload.drop_before(50)
     row = np.arange(100, dtype=np.int32)
-    assert [number for _, number, _ in taken(payload, row, row)] == list(range(50, 100))
+    assert [number for _, (number, _), _ in taken(payload, row, row)] == list(range(50, 100))
     assert taken(payload, row[:50], row[:50]) == []
 
 

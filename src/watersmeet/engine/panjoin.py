@@ -41,6 +41,7 @@ __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
 """A probe command of fewer rows is not worth waking a thread, unless it scans."""
+STRETCHES_PER_CORE: Final = 2
 ANYBODY: Final = -1
 
 
@@ -143,7 +144,7 @@ class PanJoin:
     def _probes(self, batch: KeyedBatch) -> list[_Command]:
         """Return the probe commands: for a large batch more than there are cores, which evens them out."""
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(2 * self._layout.cores - 1, len(batch) // self._least_probes))
+        stretches = max(1, min(STRETCHES_PER_CORE * self._layout.cores - 1, len(batch) // self._least_probes))
 
         def probe(stretch: int) -> list[pa.Table]:
             probing = batch.portion(stretch, stretches)

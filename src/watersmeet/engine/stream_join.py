@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self, get_args
 
 import pyarrow as pa
 
+from watersmeet.engine.collect import Collector
 from watersmeet.engine.explain import explain_join
 from watersmeet.engine.handshake import Handshake
-from watersmeet.engine.intake import Intake
+from watersmeet.engine.intake import Intake, Slice
 from watersmeet.engine.kang import Kang
 from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
@@ -100,6 +101,9 @@ class StreamJoin:
     block_rows
         Rows in one message between threads, for topologies that send messages: fewer means pairs are found sooner
         and less is done at once.
+    batch_rows, batch_seconds
+        Collect small pushes until so many rows have come, or the first has waited so long, and join them together:
+        much cheaper than each by itself. Pairs are then returned by the push that completes a batch, or by ``finish``.
 
     Examples
     --------
@@ -127,10 +131,13 @@ class StreamJoin:
         late: Late = "drop",
         order: Order | None = None,
         block_rows: int = 256,
+        batch_rows: int | None = None,
+        batch_seconds: float | None = None,
     ) -> None:
         _check_options(how=how, topology=topology, late=late, order=order)
         _check_arguments(left, right, on, window)
         _check_numbers(cores=cores, block_rows=block_rows)
+        _check_batches(batch_rows, batch_seconds)
         if topology == "handshake" and order is not None:
             raise SpecificationError(
                 explain_refusal(
@@ -148,10 +155,14 @@ class StreamJoin:
             "late": late,
             "order": order,
             "block_rows": block_rows,
+            "batch_rows": batch_rows,
+            "batch_seconds": batch_seconds,
         }
         self._order: Order | None = order
         self._schema = result_schema(left, right)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
+        collects = batch_rows is not None or batch_seconds is not None
+        self._collector = Collector(batch_rows, batch_seconds) if collects else None
         self._numbering = Numbering() if order is not None or topology == "handshake" else None
         layout = Layout(
             self._plan,
@@ -180,20 +191,41 @@ class StreamJoin:
         """
         self._check_open("push()")
         accepted = self._intake.accept(left, right)
+        results = self._join(self._collected(accepted.slices))
+        self._intake.progress = accepted.progress
+        return self._delivered(results)
+
+    def _collected(self, parts: Iterator[Slice]) -> Iterator[Slice]:
+        """Yield the rows that are joined now."""
+        if self._collector is None:
+            yield from parts
+            return
+        for part in parts:
+            self._collector.add(part)
+            if self._collector.is_due:
+                yield from self._collector.take()
+
+    def _join(self, parts: Iterable[Slice]) -> list[pa.Table]:
+        """Join some rows; after an error in this the join is of no further use."""
         results = []
         try:
-            for part in accepted.slices:
+            for part in parts:
                 results += self._topology.push(part if self._numbering is None else self._numbering.number(part))
         except BaseException:
             self._failed = True
             self._stop()
             raise
-        self._intake.progress = accepted.progress
-        return self._delivered(results)
+        return results
+
+    def _join_waiting(self) -> None:
+        """Join the rows that wait for a full batch; their pairs are owed."""
+        if self._collector is not None and not self._finished:
+            self._owed = self._with_owed(self._join(self._collector.take()))
 
     def finish(self) -> pa.Table:
         """Say that no more rows will come and end all threads; return the pairs still owed."""
         self._check_open("finish()")
+        self._join_waiting()
         pairs = self._delivered([] if self._finished else self._topology.owed())
         self._finished = True
         self._stop()
@@ -273,9 +305,10 @@ class StreamJoin:
         return explain_join(self._plan, str(self._options["topology"]), windows)
 
     def snapshot(self) -> bytes:
-        """Return the whole state as bytes; :meth:`restore` continues from it. The join itself is not changed."""
+        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
         if self._failed:
             self._check_open("snapshot()")
+        self._join_waiting()
         return write_snapshot(
             Saved(
                 plan=self._plan,
@@ -361,3 +394,12 @@ def _check_numbers(**given: object) -> None:
             raise SpecificationError(
                 explain_refusal(f"{name}={number!r}", "a whole number of at least 1", f"leave {name} out")
             )
+
+
+def _check_batches(rows: object, seconds: object) -> None:
+    if rows is not None:
+        _check_numbers(batch_rows=rows)
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+        raise SpecificationError(
+            explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0", "leave batch_seconds out")
+        )
