@@ -58,23 +58,29 @@ class _Round:
 
     def __init__(self, commands: list[_Command]) -> None:
         self._lock = threading.Lock()
-        self._commands = commands
-        self.found: list[pa.Table] = []
+        self._commands = list(enumerate(commands))
+        self._found: list[list[pa.Table]] = [[] for _ in commands]
 
     def work(self, worker: int) -> None:
         """Carry out commands until none is left: a worker's own first, then whatever comes next."""
         try:
-            while (command := self._claim(worker)) is not None:
-                self.found.extend(command.run())
+            while (claimed := self._claim(worker)) is not None:
+                place, command = claimed
+                self._found[place] = command.run()
         except BaseException:
             with self._lock:
                 self._commands.clear()  # the round has failed
             raise
 
-    def _claim(self, worker: int) -> _Command | None:
+    def _claim(self, worker: int) -> tuple[int, _Command] | None:
         with self._lock:
-            own = next((at for at, command in enumerate(self._commands) if command.worker == worker), 0)
+            own = next((at for at, (_, command) in enumerate(self._commands) if command.worker == worker), 0)
             return self._commands.pop(own) if self._commands else None
+
+    @property
+    def found(self) -> list[pa.Table]:
+        """What was found, in the order of the commands, whoever carried them out."""
+        return [table for tables in self._found for table in tables]
 
 
 def _take_part(worker: int, _: int, round_: _Round) -> None:
@@ -144,7 +150,7 @@ class PanJoin:
     def _probes(self, batch: KeyedBatch) -> list[_Command]:
         """Return the probe commands: for a large batch more than there are cores, which evens them out."""
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(STRETCHES_PER_CORE * self._layout.cores - 1, len(batch) // self._least_probes))
+        stretches = max(1, min(int(STRETCHES_PER_CORE * self._layout.cores) - 1, len(batch) // self._least_probes))
 
         def probe(stretch: int) -> list[pa.Table]:
             probing = batch.portion(stretch, stretches)

@@ -31,6 +31,7 @@ __all__ = ["NESTED_LOOP_TOPOLOGIES", "Rig", "band_rows", "core_counts", "highest
 
 ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
 VALUES: Final = 10_000
+TEXTS: Final = pa.array([f"{number:020d}" for number in range(1000)])
 NESTED_LOOP_TOPOLOGIES: Final[tuple[TopologyName, ...]] = (
     "handshake",
     "low_latency_handshake",
@@ -45,14 +46,13 @@ def band_rows(first: int, count: int, *, seed: int, values: int = VALUES, apart:
     numbers = np.arange(first, first + count)
     moments = pa.array((numbers * apart).astype(np.int64), pa.timestamp("us"))
     left, right = (np.random.default_rng((seed, side, first)) for side in range(2))
-    text = pa.array(np.char.mod("%020d", numbers % 1000)) if count else pa.array([], pa.string())
     return {
         "left": pa.table(
             {
                 "ts": moments,
                 "x": left.integers(1, values + 1, count).astype(np.int32),
                 "y": left.uniform(1, values, count).astype(np.float32),
-                "z": text,
+                "z": TEXTS.take(pa.array(numbers % len(TEXTS))),
                 "id": numbers,
             }
         ),

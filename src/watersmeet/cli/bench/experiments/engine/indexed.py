@@ -24,7 +24,7 @@ WINDOW: Final = 8 << 20
 BATCH: Final = 1 << 15
 PUSHES: Final = 40
 TURNS: Final = 5
-SCAN_ROWS: Final = 128
+SCAN_ROWS: Final = 512
 SMALL_WINDOW: Final = 1 << 20
 SMALL_PUSH: Final = 256
 SMALL_PUSHES: Final = 2000
@@ -44,8 +44,10 @@ def run(context: Context) -> Result:
         feed.prefill(context.progress.step)
     most = min(2, counts[-1])
     nested: tuple[TopologyName, ...] = ("splitjoin", "handshake")
-    rigs = {f"{name}, nested loops, {most} cores": Rig(name, window, most, 4096, SEED) for name in nested}
+    rigs = {f"{name}, nested loops, {most} cores": Rig(name, window, most, SCAN_ROWS, SEED) for name in nested}
     seconds: dict[str, list[float]] = {name: [] for name in (*feeds, *rigs)}
+    for rig in rigs.values():
+        rig.feed(SCAN_ROWS)  # in handshake join this moves blocks that were loaded a little unevenly
     for turn in range(context.size(TURNS, 1)):
         context.progress.step(f"turn {turn + 1}")
         for name, feed in feeds.items():

@@ -75,7 +75,7 @@ class TimedSplitJoin(SplitJoin):
 
 def run(context: Context) -> Result:
     """Measure each topology on several cores."""
-    window, pushes = context.size(WINDOW, 1 << 11), context.size(2 * WINDOW // PUSH, 20)
+    window, pushes = context.size(WINDOW, 1 << 11), context.size(WINDOW // PUSH, 20)
     visiting: dict[str, dict[int, float]] = {}
     lines: list[tuple[Cell, ...]] = []
     stages: list[tuple[Cell, ...]] = []
