@@ -2,7 +2,7 @@
 
 The benchmark is that of handshake join and SplitJoin: ``R(x int, y float, z char[20])`` and ``S(a int, b float,
 c double, d bool)``, joined by a band of 10 to either side in both ``x, a`` and ``y, b``, values uniform in 1 to 10,000.
-Windows are filled by loading rows as from a snapshot: a nested loop would need hours to fill large ones.
+Windows are filled without joining: a nested loop would need hours to fill large ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet import count_window, time_window
+from watersmeet.engine.blocks import blocks_of, share_of
 from watersmeet.engine.intake import Intake, Progress
 from watersmeet.engine.numbering import Numbering, numbered_schema
 from watersmeet.engine.result import result_schema
@@ -25,6 +26,7 @@ from watersmeet.engine.topology import Layout, Order, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.subwindow.choose import Structure
+from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
 __all__ = ["NESTED_LOOP_TOPOLOGIES", "Rig", "band_rows", "core_counts", "highest_rate"]
@@ -113,17 +115,33 @@ class Rig:
     def _fill(self) -> None:
         rows = self._rows(self.window)
         self.fed = self.window
-        for side in OTHER_SIDE:
-            (whole,) = rows[side].combine_chunks().to_batches()
-            saved = (whole, np.arange(self.window) if self.apart is None else None)
-            self.engine.load(side, *(saved if self.numbering is None else self.numbering.restore(side, saved)))
         newest = int((self.window - 1) * (self.apart or 1.0))
         self.intake.progress = Progress(
             dict.fromkeys(OTHER_SIDE, newest),
             None if self.apart is None else newest,
             dict.fromkeys(OTHER_SIDE, self.window),
         )
+        for side in OTHER_SIDE:
+            (whole,) = rows[side].combine_chunks().to_batches()
+            sequence = np.arange(self.window) if self.apart is None else None
+            if self.topology == "handshake":
+                assert self.numbering is not None
+                self.engine.load(side, *self.numbering.restore(side, (whole, sequence)))
+            else:
+                self._insert(
+                    KeyedBatch(self.plan, side, whole, None if sequence is None else Arrival(sequence, sequence))
+                )
         self.engine.windows("left")  # where rows are placed only when needed
+
+    def _insert(self, whole: KeyedBatch) -> None:
+        """Insert rows into the cores' windows in blocks, as they would have come: a whole window would be sorted."""
+        if self.numbering is not None:
+            rows, _ = self.numbering.restore(whole.side, (whole.rows, None))
+            whole = KeyedBatch(self.plan, whole.side, rows, whole.arrival)
+        windows = self.engine.windows(whole.side)
+        for core, window in enumerate(windows):
+            for block in blocks_of(share_of(whole, 0, core, len(windows)), max(1, self.block_rows // len(windows))):
+                window.insert(block, window)
 
     def feed(self, count: int) -> tuple[float, int]:
         """Feed so many rows of each stream; return the seconds that they took, and the pairs."""
