@@ -41,7 +41,6 @@ __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
 """A probe command of fewer rows is not worth waking a thread, unless it scans."""
-STRETCHES_PER_CORE: Final = 2
 ANYBODY: Final = -1
 
 
@@ -148,9 +147,13 @@ class PanJoin:
         return _Command(self._owner(batch.side, len(own.segments) - 1), insert)
 
     def _probes(self, batch: KeyedBatch) -> list[_Command]:
-        """Return the probe commands: for a large batch more than there are cores, which evens them out."""
+        """Return the probe commands, for a large batch one per core.
+
+        More would even out what cores have to do, but threads that return from short kernels wait for the
+        interpreter's lock more often than that is worth.
+        """
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(int(STRETCHES_PER_CORE * self._layout.cores) - 1, len(batch) // self._least_probes))
+        stretches = max(1, min(self._layout.cores, len(batch) // self._least_probes))
 
         def probe(stretch: int) -> list[pa.Table]:
             probing = batch.portion(stretch, stretches)
