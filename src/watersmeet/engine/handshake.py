@@ -107,6 +107,8 @@ class Segment:
     def insert(self, block: KeyedBatch, share: int, other: StreamWindow | None) -> None:
         """Add a block behind the others; ``share`` is how many rows are meant to be here."""
         if not self.pieces or self._piece_rows >= max(SMALLEST_PIECE, share // PIECES_PER_SEGMENT):
+            if self.pieces and self.pieces[-1].segments:
+                self.pieces[-1].segments[-1].seal()
             self.pieces.append(StreamWindow(self._plan, self._side))
             self._extents.append(Extent())
             self._piece_rows = 0

@@ -38,6 +38,7 @@ SIXTEEN_CORES: Final = 10.0
 
 def run(context: Context) -> Result:
     """Measure every topology on 1, 2, 4 ... cores, taking turns."""
+    _threads_alone(1, 1024, 16)  # compiles
     counts = core_counts(os.cpu_count() or 1)
     window, rows = context.size(WINDOW, 1 << 13), context.size(ROWS, 256)
     rates: dict[str, dict[int, list[float]]] = {}
