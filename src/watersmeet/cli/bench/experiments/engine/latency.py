@@ -25,12 +25,12 @@ from watersmeet.engine.stream_join import TopologyName
 __all__ = ["EXPERIMENT"]
 
 SEED: Final = 62
-WINDOW: Final = 1 << 14
+WINDOW: Final = 1 << 12
 PUSH: Final = 64
 BLOCK: Final = 16
-PACE: Final = 0.02
+PACE: Final = 0.1
 VALUES: Final = 2000
-CORES: Final = (1, 2, 4, 8)
+CORES: Final = (2, 4, 8)
 TOPOLOGIES: Final[tuple[TopologyName, ...]] = ("splitjoin", "low_latency_handshake", "handshake")
 
 
@@ -75,7 +75,7 @@ class TimedSplitJoin(SplitJoin):
 
 def run(context: Context) -> Result:
     """Measure each topology on several cores."""
-    window, pushes = context.size(WINDOW, 1 << 11), context.size(WINDOW // PUSH, 20)
+    window, pushes = context.size(WINDOW, 1 << 10), context.size(WINDOW // PUSH, 20)
     visiting: dict[str, dict[int, float]] = {}
     lines: list[tuple[Cell, ...]] = []
     stages: list[tuple[Cell, ...]] = []
@@ -174,7 +174,7 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="how long rows take to meet in SplitJoin and in both handshake joins, and SplitJoin's stages",
         seed=SEED,
-        shape="the papers' 2-D band, values to 2,000, windows of 16K rows, 64 rows a side every 20 ms in blocks of 16",
+        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 100 ms in blocks of 16",
         expected="splitjoin below low_latency_handshake below handshake at 4 and more cores",
     ),
     run,
