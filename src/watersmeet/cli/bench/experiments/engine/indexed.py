@@ -14,7 +14,7 @@ import numpy as np
 from watersmeet.cli.bench.experiment import Context, Experiment, median
 from watersmeet.cli.bench.feed import Feed
 from watersmeet.cli.bench.report import Cell, Description, Goal, Result, Table
-from watersmeet.cli.bench.rig import Rig, core_counts
+from watersmeet.cli.bench.rig import NESTED_LOOP_TOPOLOGIES, Rig, core_counts
 from watersmeet.engine.stream_join import TopologyName
 
 __all__ = ["EXPERIMENT"]
@@ -25,6 +25,9 @@ BATCH: Final = 1 << 15
 PUSHES: Final = 40
 TURNS: Final = 5
 SCAN_ROWS: Final = 512
+INDEXED_WINDOW: Final = 1 << 19
+INDEXED_ROWS: Final = 4096
+INDEXED_BLOCK: Final = 128
 SMALL_WINDOW: Final = 1 << 20
 SMALL_PUSH: Final = 256
 SMALL_PUSHES: Final = 2000
@@ -76,10 +79,32 @@ def run(context: Context) -> Result:
                 lines,
                 f"medians of turns; nested loops get {SCAN_ROWS} rows a side a turn",
             ),
+            _local_index(context, counts),
             _small_pushes(context, counts),
         ],
         goals=goals,
         runs=[{"what": name, "seconds_per_row": some} for name, some in seconds.items()],
+    )
+
+
+def _local_index(context: Context, counts: list[int]) -> Table:
+    """Every topology with an index on each core, in blocks of 128 rows (handshake join, figure 9)."""
+    window, rows = context.size(INDEXED_WINDOW), context.size(INDEXED_ROWS, 256)
+    lines: list[tuple[Cell, ...]] = []
+    for topology in NESTED_LOOP_TOPOLOGIES:
+        first = 0.0
+        for cores in counts:
+            context.progress.step(f"{topology} with bi_sort, {cores} cores")
+            rig = Rig(topology, window, cores, INDEXED_BLOCK, SEED, structure="bi_sort")
+            rate = rig.rate(rows, context.size(TURNS, 1))
+            rig.close()
+            first = first or rate
+            lines.append((topology, cores, rate, rate / first))
+    return Table(
+        f"bi_sort on every core, windows of {window:,} rows, the papers' 2-D band in blocks of {INDEXED_BLOCK} rows",
+        ("topology", "cores", "rows/s", "against its 1 core"),
+        lines,
+        "what cores do in Python is most of the work here, and one at a time can do it",
     )
 
 
