@@ -2,7 +2,8 @@
 
 The benchmark is that of handshake join and SplitJoin: ``R(x int, y float, z char[20])`` and ``S(a int, b float,
 c double, d bool)``, joined by a band of 10 to either side in both ``x, a`` and ``y, b``, values uniform in 1 to 10,000.
-Windows are filled without joining: a nested loop would need hours to fill large ones.
+Columns are as a C program has them: ``z`` is 20 bytes long, ``d`` a byte. Windows are filled without joining: a nested
+loop would need hours to fill large ones.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["NESTED_LOOP_TOPOLOGIES", "Rig", "band_rows", "core_counts", "highest
 
 ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
 VALUES: Final = 10_000
-TEXTS: Final = pa.array([f"{number:020d}" for number in range(1000)])
+TEXTS: Final = pa.array([f"{number:020d}".encode() for number in range(1000)], pa.binary(20))
 NESTED_LOOP_TOPOLOGIES: Final[tuple[TopologyName, ...]] = (
     "handshake",
     "low_latency_handshake",
@@ -64,7 +65,7 @@ def band_rows(first: int, count: int, *, seed: int, values: int = VALUES, apart:
                 "a": right.integers(1, values + 1, count).astype(np.int32),
                 "b": right.uniform(1, values, count).astype(np.float32),
                 "c": right.uniform(size=count),
-                "d": right.integers(0, 2, count).astype(bool),
+                "d": right.integers(0, 2, count).astype(np.int8),
                 "number": numbers,
             }
         ),
