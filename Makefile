@@ -1,5 +1,5 @@
 # Developer's doors. Every target sets up .venv by itself: from nothing, and again when pyproject.toml has changed.
-# One environment with all extras serves every target, although `demo` needs the base install alone.
+# One environment with all extras serves every target, although `demo` needs the extras spark and java alone.
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## See a stream join at work
+demo: $(READY) ## See a stream join at work on a local Spark
 	@$(BIN)/watersmeet demo
 
 test: $(READY) ## Run the fast tests

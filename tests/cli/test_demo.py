@@ -7,18 +7,47 @@ import sys
 
 import pytest
 
-from watersmeet.cli import demo
+from watersmeet.cli.demo import in_process
+from watersmeet.cli.demo.market import generate
+from watersmeet.cli.demo.screen import judge
 
 
-def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_command(*arguments: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
     """Run the command line with the same search path as here, so that the package need not be installed."""
-    program = f"import sys; sys.path[:] = {sys.path!r}; from watersmeet.cli.main import main; sys.exit(main())"
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; {before}; from watersmeet.cli.main import main; sys.exit(main())"
+    )
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_demo_joins_shows_explains_and_proves() -> None:
-    finished = run_command("demo", "--rows", "60_000", "--seed", "3")
+def test_demo_joins_on_spark_shows_and_proves() -> None:
+    finished = run_command("demo", "--rows", "300_000", "--seed", "3")
+    assert finished.returncode == 0, finished.stderr
+    for expected in (
+        "60,000 trades and 240,000 quotes of 100 symbols (seed 3), in micro-batches of 2 s",
+        "starting Spark ",
+        "M pairs/s  window   300,000 rows  watermark 09:30:01.999",
+        "the first 8 of",
+        "joined 300,000 rows into",
+        "the first of 2 micro-batches took",
+        "proof: Spark SQL, one batch join over all rows, counts",
+    ):
+        assert expected in finished.stdout
+    assert "\r" not in finished.stdout  # carriage returns are for terminals
+    assert finished.stderr == ""  # Spark's own log is not shown
+
+
+def test_demo_without_pyspark_names_the_installation_and_the_other_demo() -> None:
+    finished = run_command("demo", before="sys.modules['pyspark'] = None")
+    assert finished.returncode == 1
+    assert "pip install 'watersmeet[spark,java]'" in finished.stderr
+    assert "watersmeet demo --in-process" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_demo_in_process_joins_shows_explains_and_proves() -> None:
+    finished = run_command("demo", "--in-process", "--rows", "60_000", "--seed", "3")
     assert finished.returncode == 0, finished.stderr
     for expected in (
         "12,000 trades and 48,000 quotes",
@@ -30,7 +59,7 @@ def test_demo_joins_shows_explains_and_proves() -> None:
         "proof: ",
     ):
         assert expected in finished.stdout
-    assert "\r" not in finished.stdout  # carriage returns are for terminals
+    assert "\r" not in finished.stdout
     assert finished.stderr == ""
 
 
@@ -43,22 +72,21 @@ def test_demo_refuses_a_number_of_rows_that_is_none() -> None:
 
 def test_oracle_both_checks_of_the_demo_count_the_same() -> None:
     pytest.importorskip("duckdb")
-    trades, quotes = demo._generate(40_000, seed=7)
-    assert demo._count_with_duckdb(trades, quotes) == demo._count_with_numpy(trades, quotes) > 1_000
+    trades, quotes = generate(40_000, seed=7)
+    assert in_process._count_with_duckdb(trades, quotes) == in_process._count_with_numpy(trades, quotes) > 1_000
 
 
 def test_demo_says_when_the_counts_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    trades, quotes = demo._generate(5_000, seed=7)
-    assert demo._prove(trades, quotes, pairs=-1) == 1
-    assert "THE COUNTS DIFFER" in capsys.readouterr().err
+    assert judge("another way", expected=2, pairs=1, seconds=0.1) == 1
+    assert "THE COUNTS DIFFER: another way, counts 2 pairs, the join gave 1" in capsys.readouterr().err
 
 
 def test_demo_proves_without_duckdb(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "is_installed", lambda _: False)
-    assert demo.run_demo(rows=20_000, seed=5) == 0
+    monkeypatch.setattr(in_process, "is_installed", lambda _: False)
+    assert in_process.join_in_process(rows=20_000, seed=5) == 0
     assert "proof: NumPy" in capsys.readouterr().out
 
 
 def test_demo_works_with_a_single_row() -> None:
-    finished = run_command("demo", "--rows", "1")
+    finished = run_command("demo", "--in-process", "--rows", "1")
     assert finished.returncode == 0, finished.stderr

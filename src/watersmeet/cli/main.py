@@ -10,7 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from watersmeet.cli.bench.suite import SUITES, Options, Suite, run_suite
-from watersmeet.cli.demo import DEFAULT_ROWS, run_demo
+from watersmeet.cli.demo.in_process import join_in_process
+from watersmeet.cli.demo.market import DEFAULT_ROWS
+from watersmeet.cli.demo.on_spark import join_on_spark
 from watersmeet.spec.errors import WatersmeetError
 
 __all__ = ["main"]
@@ -47,13 +49,14 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         help="join generated trades and quotes, live, and prove the result",
-        description="Joins generated trades and quotes in this process and checks the number of pairs independently.",
+        description="Joins generated trades and quotes on a local Spark and checks the number of pairs independently.",
     )
     demo.add_argument(
         "--rows", type=_positive, default=DEFAULT_ROWS, help="rows of both streams (default: %(default)s)"
     )
     demo.add_argument("--seed", type=int, default=1, help="seed of the generated rows (default: %(default)s)")
-    demo.set_defaults(command=lambda given: run_demo(rows=given.rows, seed=given.seed))
+    demo.add_argument("--in-process", action="store_true", help="join in this process, without Spark")
+    demo.set_defaults(command=_demo)
 
     bench = commands.add_parser(
         "bench",
@@ -90,6 +93,11 @@ def _version() -> str:
         return version("watersmeet")
     except PackageNotFoundError:  # run from a source tree that was never installed
         return "(not installed)"
+
+
+def _demo(given: argparse.Namespace) -> int:
+    show = join_in_process if given.in_process else join_on_spark
+    return show(rows=given.rows, seed=given.seed)
 
 
 def _positive(text: str) -> int:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Final
 
-__all__ = ["core_ids", "partition_of"]
+__all__ = ["KEEPER", "core_ids", "partition_of"]
 
+KEEPER: Final = -1
+"""A core that never gets rows, the same in every join: its manifest tells a checkpoint of another join, even one whose
+cores all have other ids."""
 SEED: Final = 42
 MASK: Final = 0xFFFFFFFF
 

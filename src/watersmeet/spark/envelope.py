@@ -3,7 +3,8 @@
 ``packer`` makes the function that runs in ``mapInArrow`` on each side, before the shuffle. It collects a task's Arrow
 batches, leaves out rows that cannot match (nulls on an axis, rows that fail their side's own conjuncts), routes the
 rest and emits for each core one envelope. Its blob is an Arrow IPC stream of the rows; hidden last columns say which
-of them the core stores, where it does not store all, and in a count window their arrival numbers.
+of them the core stores, where it does not store all, and in a count window their arrival numbers. A task ends with an
+empty envelope for every core: a core that gets no rows in a micro-batch still expires its own, and reports.
 
 ``unpacker`` makes the function that runs in ``mapInArrow`` after the join and turns blobs of pairs into columns.
 """
@@ -19,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.routing import Routing, route_rows
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
@@ -26,17 +28,19 @@ from watersmeet.window.batch import Arrival
 from watersmeet.window.plan import JoinPlan
 
 __all__ = [
+    "BYTES_AT_ONCE",
     "ENVELOPE",
-    "Address",
+    "ENVELOPE_NAMES",
+    "PIECE_BYTES",
     "Envelope",
     "arranger",
-    "binary_array",
     "envelopes",
     "one_batch",
     "open_blob",
     "packer",
     "seal",
     "to_blob",
+    "to_blobs",
     "unpacker",
 ]
 
@@ -44,26 +48,20 @@ ENVELOPE: Final = (
     "core int, side string, part bigint, null_rows bigint, left_rows bigint, right_rows bigint, blob binary"
 )
 """``part`` orders a side's envelopes; ``left_rows`` and ``right_rows`` count the streams of a count window."""
+ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 STORED: Final = "\0stored"
 SEQUENCE: Final = "\0sequence"
 SEEN: Final = "\0seen"
 HIDDEN: Final = (STORED, SEQUENCE, SEEN)
-ROWS_PER_ENVELOPE: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 20
+"""Blobs are cut to this size: the JVM would put larger ones aside, each in memory of its own that is cleared first."""
+ROWS_AT_ONCE: Final = 1 << 20
+BYTES_AT_ONCE: Final = 1 << 28
+"""What a task collects before it routes."""
 
 Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Whose rows an envelope carries, and what else it says: one row of ``ENVELOPE`` but for the blob."""
-
-    core: int
-    side: Side
-    part: int
-    null_rows: int = 0
-    left_rows: int = 0
-    right_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +77,18 @@ def packer(plan: JoinPlan, side: Side, routing: Routing, core_ids: tuple[int, ..
     """Return the function that packs one side's rows; ``core_ids`` are the keys Spark shuffles by."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        routed = 0
-        for part, rows in enumerate(_collected(batches, plan.schemas[side]), start=_first_part()):
+        routed = nulls = 0
+        part = _first_part()
+        for rows in _collected(batches, plan.schemas[side]):
             keep = np.ones(rows.num_rows, bool)
-            nulls = drop_nulls(plan, side, rows, keep)
+            nulls += drop_nulls(plan, side, rows, keep)
             drop_filtered(plan, side, rows, keep)
             kept = Envelope(keep_rows(rows, keep))
-            yield from _sealed(envelopes(plan, side, routing, kept, routed), side, core_ids, part, nulls)
+            for core, envelope in envelopes(plan, side, routing, kept, routed):
+                yield _packed(core_ids[core], side, part, seal(envelope))
             routed += kept.rows.num_rows
+            part += kept.rows.num_rows
+        yield _heartbeats(core_ids, side, nulls)
 
     return pack
 
@@ -95,8 +97,10 @@ def arranger(plan: JoinPlan, side: Side, sequencer: int) -> ArrowMap:
     """Return the function that sends all of one side's rows to the sequencer, where a count window numbers them."""
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part, rows in enumerate(_collected(batches, plan.schemas[side]), start=_first_part()):
-            yield _row(Address(sequencer, side, part), to_blob(rows))
+        part = _first_part()
+        for rows in _collected(batches, plan.schemas[side]):
+            yield _packed(sequencer, side, part, to_blobs(rows))
+            part += rows.num_rows
 
     return arrange
 
@@ -124,7 +128,7 @@ def envelopes(
         yield route.core, Envelope(rows if everything else rows.take(pa.array(route.rows)), route.stored, some)
 
 
-def to_blob(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
+def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
     """Return rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
@@ -132,22 +136,28 @@ def to_blob(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def binary_array(blob: pa.Buffer | None) -> pa.BinaryArray:
-    """Return an array of one blob (or a null), which is not copied."""
-    if blob is None:
-        return pa.nulls(1, pa.binary())
-    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, blob.size], np.int32)), blob])
+def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
+    """Return rows as Arrow IPC streams of about ``PIECE_BYTES`` each."""
+    sink = pa.BufferOutputStream()
+    ends = [0]
+    step = max(1, rows.num_rows * PIECE_BYTES // max(1, rows.nbytes))
+    for begin in range(0, rows.num_rows, step):
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write(rows.slice(begin, step))
+        ends.append(sink.tell())
+    offsets = pa.py_buffer(np.array(ends, np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, sink.getvalue()])
 
 
-def seal(envelope: Envelope) -> pa.Buffer:
-    """Return an envelope's content as bytes."""
+def seal(envelope: Envelope) -> pa.BinaryArray:
+    """Return an envelope's content as blobs."""
     rows = envelope.rows
     if envelope.stored is not None:
         rows = rows.append_column(STORED, pa.array(envelope.stored))
     if envelope.arrival is not None:
         rows = rows.append_column(SEQUENCE, pa.array(envelope.arrival.sequence))
         rows = rows.append_column(SEEN, pa.array(envelope.arrival.seen))
-    return to_blob(rows)
+    return to_blobs(rows)
 
 
 def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
@@ -159,30 +169,25 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     return Envelope(rows, hidden.get(STORED), arrival)
 
 
-def _sealed(
-    routed: Iterator[tuple[int, Envelope]], side: Side, core_ids: tuple[int, ...], part: int, nulls: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield envelopes as Spark rows; the first says how many rows were left out for a null."""
-    for core, envelope in routed:
-        yield _row(Address(core_ids[core], side, part, nulls), seal(envelope))
-        nulls = 0
-    if nulls:
-        yield _row(Address(core_ids[0], side, part, nulls), None)
+def _heartbeats(core_ids: tuple[int, ...], side: Side, nulls: int) -> pa.RecordBatch:
+    """Return an empty envelope for every core and for the keeper; the first says how many rows were left out."""
+    cores = (*core_ids, KEEPER)
+    null_rows = np.zeros(len(cores), np.int64)
+    null_rows[0] = nulls
+    return _rows(np.array(cores), side, np.zeros(len(cores), np.int64), null_rows, pa.nulls(len(cores), pa.binary()))
 
 
-def _row(address: Address, blob: pa.Buffer | None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([address.core], pa.int32()),
-            pa.array([address.side], pa.string()),
-            *(
-                pa.array([n], pa.int64())
-                for n in (address.part, address.null_rows, address.left_rows, address.right_rows)
-            ),
-            binary_array(blob),
-        ],
-        names=[column.split()[0] for column in ENVELOPE.split(", ")],
-    )
+def _packed(core: int, side: Side, part: int, blobs: pa.BinaryArray) -> pa.RecordBatch:
+    """Return the envelopes of some rows for one core; the first is part number ``part``."""
+    count = len(blobs)
+    return _rows(np.full(count, core), side, part + np.arange(count), np.zeros(count, np.int64), blobs)
+
+
+def _rows(cores: Int64s, side: Side, parts: Int64s, null_rows: Int64s, blobs: pa.BinaryArray) -> pa.RecordBatch:
+    """Return rows of ``ENVELOPE``; the streams are not counted yet."""
+    none = np.zeros(len(blobs), np.int64)
+    columns = (cores.astype(np.int32), pa.array([side] * len(blobs), pa.string()), parts, null_rows, none, none, blobs)
+    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=ENVELOPE_NAMES)
 
 
 def _first_part() -> int:
@@ -194,13 +199,14 @@ def _first_part() -> int:
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a task's batches, put together to a size worth an envelope."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = nbytes = 0
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
-        if rows >= ROWS_PER_ENVELOPE:
+        nbytes += batch.nbytes
+        if rows >= ROWS_AT_ONCE or nbytes >= BYTES_AT_ONCE:
             yield one_batch(pa.Table.from_batches(waiting).cast(schema))
-            waiting, rows = [], 0
+            waiting, rows, nbytes = [], 0, 0
     if rows:
         yield one_batch(pa.Table.from_batches(waiting).cast(schema))
 

@@ -102,7 +102,10 @@ def join(
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     spread = choose_routing(routing, plan, cores or partitions)
     processor = JoinProcessor(
-        plan, _fingerprint(plan, spread), cache_bytes=_cache_bytes(spark), fail_on_late=late == "error"
+        plan,
+        _fingerprint(plan, spread, _core_ids(spark, spread)),
+        cache_bytes=_cache_bytes(spark),
+        fail_on_late=late == "error",
     )
     return pipeline(left, right, plan, spread, processor)
 
@@ -112,7 +115,7 @@ def pipeline(
 ) -> DataFrame:
     """Return the pairs that ``processor`` makes of the two sides' envelopes; its rows are those of ``OUTPUT``."""
     result_arrow = result_arrow_schema(plan.schemas["left"], plan.schemas["right"])
-    ids = core_ids(routing.cores, int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
+    ids = _core_ids(left.sparkSession, routing)
     frames = {"left": _watermarked(left, "left", plan.window), "right": _watermarked(right, "right", plan.window)}
     if plan.time is None:
         routed = _sequenced(frames, plan, routing, ids)
@@ -175,10 +178,14 @@ def _cache_bytes(spark: SparkSession) -> int:
     return int(given)
 
 
-def _fingerprint(plan: JoinPlan, routing: Routing) -> str:
+def _core_ids(spark: SparkSession, routing: Routing) -> tuple[int, ...]:
+    return core_ids(routing.cores, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+
+
+def _fingerprint(plan: JoinPlan, routing: Routing, ids: tuple[int, ...]) -> str:
     """Return what a checkpoint is bound to; the structure may change from one start to the next."""
     columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
-    text = repr((str(plan.predicate), plan.window, columns, routing))
+    text = repr((str(plan.predicate), plan.window, columns, routing, ids))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

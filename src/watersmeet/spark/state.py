@@ -1,9 +1,9 @@
 """A core's rows in Spark's state store: a small manifest and immutable runs.
 
-Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as the merged one
-spans no more than half the window, so a row is rewritten about ``log(window / batch) / log(FAN_IN)`` times and the
-number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC stream,
-cut into parts of at most ``PART_BYTES``.
+Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as none of them
+then stays longer by more than half of what is kept. So a row is rewritten about ``log(kept / batch) / log(FAN_IN)`` times
+and the number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC
+stream, cut into parts of at most ``PIECE_BYTES``.
 
 A run's name is unique for ever: not even a micro-batch that is run again gives the same name to its runs. So whatever
 is kept of a run elsewhere, under its name, is that run.
@@ -19,6 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+from watersmeet.spark.envelope import PIECE_BYTES
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
@@ -28,7 +29,6 @@ __all__ = ["FORMAT", "Manifest", "Run", "RunStore", "mergeable"]
 
 FORMAT: Final = 1
 FAN_IN: Final = 8
-PART_BYTES: Final = 1 << 24
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class RunStore:
             raise SnapshotError(
                 explain_refusal(
                     "the checkpoint holds the state of another join",
-                    "the predicate, window, columns, routing and number of cores the checkpoint was begun with",
+                    "the predicate, window, columns, routing, cores and shuffle partitions it was begun with",
                     "restart with these, or give the query a new checkpoint location",
                 )
             )
@@ -83,9 +83,9 @@ class RunStore:
     def write(self, content: pa.Buffer, rows: int, place: Extent, level: int) -> Run:
         """Store rows as a run."""
         name = uuid.uuid4().hex
-        parts = range(0, content.size, PART_BYTES)
+        parts = range(0, content.size, PIECE_BYTES)
         for number, begin in enumerate(parts):
-            part = content.slice(begin, min(PART_BYTES, content.size - begin))
+            part = content.slice(begin, min(PIECE_BYTES, content.size - begin))
             self._parts.updateValue((name, number), (part.to_pybytes(),))
         return Run(name, len(parts), rows, content.size, place.low, place.high, level)
 
@@ -109,8 +109,12 @@ class RunStore:
 
 
 def mergeable(runs: list[Run], longest: int) -> list[Run]:
-    """Return the last runs if they are enough of one level to be merged, and would not span more than ``longest``."""
+    """Return the last runs if they are enough of one level to be merged, and none would stay ``longest`` longer for it.
+
+    A run stays until its last row has expired, however far back its first rows lie in a disordered stream.
+    """
     last = runs[-FAN_IN:]
     if len(last) < FAN_IN or last[0].level != last[-1].level:
         return []
-    return last if max(run.high for run in last) - min(run.low for run in last) <= longest else []
+    ends = [run.high for run in last]
+    return last if max(ends) - min(ends) <= longest else []

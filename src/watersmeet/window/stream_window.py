@@ -133,7 +133,7 @@ class StreamWindow:
 
     def _append(self, batch: KeyedBatch, other: StreamWindow) -> Segment:
         place = self.place_of(batch)
-        # In chunks: rows of a segment of its own stay where they are, be it in a file mapped to memory.
+        # In chunks: the rows stay where they are, be it in a file mapped to memory.
         segment = self._create(batch, place, other, ChunkedRows(self._step_rows(CHUNKS_PER_SEGMENT)))
         segment.insert(batch, place)
         return segment

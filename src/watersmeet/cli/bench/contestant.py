@@ -73,7 +73,9 @@ class CoreRecord(TypedDict):
     window_rows: int
     state_bytes: int
     runs: int
-    remembered: bool
+    runs_remembered: int
+    runs_mapped: int
+    runs_read: int
     busy_seconds: float
 
 

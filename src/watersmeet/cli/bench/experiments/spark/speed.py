@@ -78,14 +78,14 @@ def _cores(measured: dict[str, list[MicroBatch]], window: int) -> Table:
                     core,
                     median([float(record["rows_in"]) for _, record in records]),
                     median([record["busy_seconds"] / one["seconds"] for one, record in records]),
-                    sum(record["remembered"] for _, record in records) / len(records),
+                    sum(record["runs_read"] for _, record in records),
                     median([float(record["state_bytes"]) for _, record in records]),
                     median([float(record["runs"]) for _, record in records]),
                 )
             )
     return Table(
         "what the cores did",
-        ("query", "core", "rows in", "busy part of the time", "windows remembered", "state bytes", "runs"),
+        ("query", "core", "rows in", "busy part of the time", "runs read from the state", "state bytes", "runs"),
         lines,
         f"medians; the rows of both windows are {2 * window * ROW_BYTES / 1e6:,.1f} M bytes",
     )

@@ -1,0 +1,194 @@
+"""``watersmeet demo``: the streaming join on a local Spark, fed with files, one of each stream a micro-batch.
+
+What the line shows comes from the query's own progress, as any user of Spark can read it. The proof is Spark SQL's
+batch join over the same files.
+
+Spark is talkative: its JVM and its Python workers write to the stderr they were started with. That is a file here,
+shown only if something goes wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import watersmeet as wm
+from watersmeet.cli.demo.market import COUNT_PAIRS, ON, WINDOW, cut, describe, generate
+from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, show_pairs, status
+from watersmeet.cli.extras import load
+from watersmeet.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["join_on_spark"]
+
+BATCH: Final = timedelta(seconds=2)
+FIRST_WRITTEN: Final = 1_700_000_000
+"""Spark reads files in the order of their times, which are set one second apart."""
+POLL_SECONDS: Final = 0.1
+LOG_SHOWN: Final = 4_000
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
+STDERR: Final = 2
+
+
+@dataclass
+class _Tally:
+    """What micro-batches took; the first is kept apart, since Python starts and kernels compile in it."""
+
+    batches: int = 0
+    first_seconds: float = 0.0
+    rows: int = 0
+    pairs: int = 0
+    seconds: float = 0.0
+
+
+def join_on_spark(*, rows: int, seed: int) -> int:
+    """Generate, join, show and check; return 0 when the check agrees."""
+    pyspark = load("pyspark", needed_for="the demo (all but `watersmeet demo --in-process`)", extra="spark,java")
+    trades, quotes = generate(rows, seed)
+    print(f"{describe(trades, quotes, seed)}, in micro-batches of {BATCH.seconds} s of their time")
+    with tempfile.TemporaryDirectory(prefix="watersmeet-demo-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        batches = cut(trades, quotes, BATCH)
+        _write(folder / "trades", [left for left, _ in batches])
+        _write(folder / "quotes", [right for _, right in batches])
+        print(f"starting Spark {pyspark.__version__} ...", flush=True)
+        find_java()  # first, for it may have something to say
+        log = folder / "spark.log"
+        try:
+            with _stderr_into(log):
+                spark = wm.session(name="watersmeet demo", more={"spark.ui.showConsoleProgress": "false"})
+            try:
+                return _run(spark, folder, trades.num_rows + quotes.num_rows, len(batches))
+            finally:
+                spark.stop()
+        except Exception:
+            print(f"\nthe end of Spark's log:\n{log.read_text(errors='replace')[-LOG_SHOWN:]}", file=sys.stderr)
+            raise
+
+
+def _run(spark: SparkSession, folder: Path, rows: int, batches: int) -> int:
+    """Join, show and check."""
+    print(
+        "joining; the first micro-batch takes longest, for Python workers start and kernels compile ...\n", flush=True
+    )
+    pairs = wm.join(_stream(spark, folder / "trades"), _stream(spark, folder / "quotes"), ON, WINDOW)
+    begin = time.perf_counter()
+    query = (
+        pairs.writeStream.format("parquet")
+        .option("path", str(folder / "pairs"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    tally = _watch(query, batches)
+    seconds = time.perf_counter() - begin
+    result = spark.read.schema(pairs.schema).parquet(str(folder / "pairs"))  # there may be no file to infer it from
+    found = result.count()
+    in_order = result.selectExpr("*", "greatest(left_ts, right_ts) AS complete").orderBy("complete", "left_ts")
+    show_pairs(in_order.limit(SHOWN).toArrow(), found)
+    print(
+        f"\njoined {rows:,} rows into {found:,} pairs in {seconds:.1f} s,"
+        f" the first of {tally.batches} micro-batches took {tally.first_seconds:.1f} s of them"
+    )
+    if tally.seconds:
+        print(f"the others: {tally.rows / tally.seconds:,.0f} rows/s, {tally.pairs / tally.seconds:,.0f} pairs/s")
+    return _prove(spark, folder, found)
+
+
+def _write(folder: Path, tables: list[pa.Table]) -> None:
+    """Write tables as the files of a stream."""
+    folder.mkdir()
+    for number, table in enumerate(tables):
+        file = folder / f"{number:04d}.parquet"
+        pq.write_table(table, file)
+        os.utime(file, (FIRST_WRITTEN + number, FIRST_WRITTEN + number))
+
+
+def _stream(spark: SparkSession, folder: Path) -> DataFrame:
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def _watch(query: StreamingQuery, batches: int) -> _Tally:
+    """Show the query's progress until it has ended; raise if it failed."""
+    tally = _Tally()
+    line = LiveLine(batches)
+    seen = -1
+    active = True
+    while active:
+        time.sleep(POLL_SECONDS)
+        active = query.isActive  # asked first: so the last progress is not missed
+        fresh = [progress for progress in query.recentProgress if progress.batchId > seen and progress.numInputRows]
+        for progress in fresh:
+            seen = progress.batchId
+            _count(tally, progress)
+            line.show(tally.batches, _status(progress))
+    line.end()
+    query.awaitTermination()  # raises what the query failed with
+    return tally
+
+
+def _count(tally: _Tally, progress: StreamingQueryProgress) -> None:
+    """Add a micro-batch."""
+    tally.batches += 1
+    seconds = progress.batchDuration / 1000
+    if tally.batches == 1:
+        tally.first_seconds = seconds
+        return
+    tally.rows += progress.numInputRows
+    tally.pairs += progress.observedMetrics["watersmeet"].pairs
+    tally.seconds += seconds
+
+
+def _status(progress: StreamingQueryProgress) -> str:
+    """Return the live line for one micro-batch, with its own rates."""
+    metrics = progress.observedMetrics["watersmeet"]
+    seconds = progress.batchDuration / 1000
+    watermark = datetime.fromisoformat(progress.eventTime["watermark"])
+    return status(
+        progress.numInputRows / seconds,
+        metrics.pairs / seconds,
+        metrics.window_rows,
+        watermark if watermark > EPOCH else None,  # the epoch stands for none yet
+    )
+
+
+def _prove(spark: SparkSession, folder: Path, pairs: int) -> int:
+    """Let Spark SQL count the pairs in one batch join, and say whether it finds as many."""
+    print("\nchecking ...", flush=True)
+    begin = time.perf_counter()
+    for name, price in (("trades", "price"), ("quotes", "bid")):
+        rows = spark.read.parquet(str(folder / name))
+        rows.selectExpr("symbol", "unix_micros(ts) AS moment", price).createOrReplaceTempView(name)
+    expected = int(spark.sql(COUNT_PAIRS).collect()[0][0])
+    return judge("Spark SQL, one batch join over all rows", expected, pairs, time.perf_counter() - begin)
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """Write stderr into a file; a process started meanwhile keeps doing so."""
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), STDERR)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, STDERR)
+        os.close(kept)

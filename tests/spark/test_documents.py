@@ -1,0 +1,49 @@
+"""The pages under ``docs/``: their Python runs as it stands, from top to bottom, and prints what they show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from documents import Example, dead_links_of, examples_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
+
+DOCUMENTS = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))
+OWN_PROCESS = [example for document in DOCUMENTS for example in examples_of(document) if example.own_process]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
+def test_document_runs_as_it_stands(
+    spark: SparkSession,  # noqa: ARG001 -- the document asks for a session and gets this one
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    document: Path,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    namespace: dict[str, Any] = {"__name__": "document"}
+    examples = [example for example in examples_of(document) if not example.own_process]
+    assert examples
+    for example in examples:
+        example.run(namespace)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("example", OWN_PROCESS, ids=lambda example: f"{example.document.stem}, line {example.line}")
+def test_example_runs_in_a_process_of_its_own(tmp_path: Path, example: Example) -> None:
+    program = f"import sys; sys.path[:] = {sys.path!r}\n{example.code}"
+    finished = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    example.compare(finished.stdout)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
+def test_links_lead_somewhere(document: Path) -> None:
+    assert not dead_links_of(document)
