@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all check lint types imports bench bench-spark format clean
+.PHONY: help demo test test-long test-all check lint types imports bench bench-engine bench-spark format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ imports: $(READY) ## Check who imports whom (import-linter)
 
 bench: $(READY) ## Measure the kernels
 	@$(BIN)/watersmeet bench kernels
+
+bench-engine: $(READY) ## Measure the topologies on all cores
+	@$(BIN)/watersmeet bench engine
 
 bench-spark: $(READY) ## Measure the join on Spark
 	@$(BIN)/watersmeet bench spark

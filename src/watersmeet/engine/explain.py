@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from watersmeet.spec.expression import Side
 from watersmeet.spec.normal import Axis
@@ -12,7 +12,7 @@ from watersmeet.window.stream_window import StreamWindow
 __all__ = ["explain_join"]
 
 
-def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, StreamWindow]) -> str:
+def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, Sequence[StreamWindow]]) -> str:
     """Return what is indexed, what is verified afterwards, which structure was chosen and why."""
     lines = [
         f"join on {plan.predicate}",
@@ -27,10 +27,12 @@ def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, StreamWin
     for side, predicate in plan.filters.items():
         if predicate is not None:
             lines.append(f"filtered on arrival, {side}: {predicate}")
-    for side, window in windows.items():
-        lines.append(f"{side} window: {window.rows:,} rows in {len(window.segments)} subwindow(s)")
-        if window.segments:
-            newest = window.segments[-1].choice
+    for side, parts in windows.items():
+        segments = [segment for window in parts for segment in window.segments]
+        rows = sum(window.rows for window in parts)
+        lines.append(f"{side} window: {rows:,} rows in {len(segments)} subwindow(s)")
+        if segments:
+            newest = max(segments, key=lambda segment: segment.place.high).choice
             lines.append(f"  newest subwindow: {newest.structure}; {newest.reason}")
         else:
             lines.append("  order and structure are chosen when the first rows arrive")

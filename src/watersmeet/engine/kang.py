@@ -7,29 +7,58 @@ is found once, by the right row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.topology import Layout, SavedSegment, saved_windows
 from watersmeet.spec.expression import Side
-from watersmeet.window.batch import KeyedBatch
-from watersmeet.window.plan import OTHER_SIDE, JoinPlan
-from watersmeet.window.stream_window import Match, StreamWindow
+from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["Kang"]
 
 
 class Kang:
-    """Both windows on one core."""
+    """Both windows on one core, the caller's."""
 
-    def __init__(self, plan: JoinPlan) -> None:
-        self.windows: dict[Side, StreamWindow] = {side: StreamWindow(plan, side) for side in OTHER_SIDE}
+    keeps_order: ClassVar[bool] = False
 
-    def push(self, left: KeyedBatch, right: KeyedBatch) -> Iterator[tuple[KeyedBatch, list[Match]]]:
-        """Join two batches that arrive together, left before right; yield each with what it found."""
-        for batch in (left, right):
-            own, other = self.windows[batch.side], self.windows[OTHER_SIDE[batch.side]]
-            yield batch, list(other.probe(batch))
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+
+    def push(self, part: Slice) -> list[pa.Table]:
+        """Probe, insert, expire."""
+        found: list[pa.Table] = []
+        for batch in (part.left, part.right):
+            own, other = self._windows[batch.side], self._windows[OTHER_SIDE[batch.side]]
+            found += self._layout.gather(batch, list(other.probe(batch)))
             own.insert(batch, other)
+        for side, before in part.expire_before.items():
+            if before is not None:
+                self._windows[side].expire(before)
+        return found
 
-    def expire(self, side: Side, before: int) -> None:
-        """Drop a side's rows that lie before a time or sequence number, whole segments at a time."""
-        self.windows[side].expire(before)
+    def owed(self) -> list[pa.Table]:
+        """Nothing: rows meet as they arrive."""
+        return []
+
+    def windows(self, side: Side) -> Sequence[StreamWindow]:
+        """Return the one window of a side."""
+        return [self._windows[side]]
+
+    def save(self, side: Side) -> list[SavedSegment]:
+        """Return a side's rows."""
+        return saved_windows(self.windows(side))
+
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
+        """Add a segment of saved rows."""
+        self._windows[side].load(rows, sequence)
+
+    def close(self) -> None:
+        """Nothing to close."""

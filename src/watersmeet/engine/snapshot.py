@@ -1,9 +1,10 @@
 """A join's state as bytes: versioned, checked, and made of JSON and Arrow IPC only. Nothing in it is ever executed.
 
-Layout: ``MAGIC``, the format version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then three sections, each
-with its length before it (8 bytes): the specification and progress as JSON, the left rows and the right rows as Arrow
-IPC streams with one record batch per subwindow. The predicate is saved as SQL text and read like any other. Indexes
-are not saved: they are rebuilt, by whatever structure the join has, when the rows are loaded.
+Layout: ``MAGIC``, the format version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then four sections, each
+with its length before it (8 bytes): the specification and progress as JSON, then as Arrow IPC streams the left rows and
+the right rows, with one record batch per subwindow, and the pairs that are still owed to the caller. The predicate is
+saved as SQL text and read like any other. Indexes are not saved: they are rebuilt, by whatever structure the join has,
+when the rows are loaded. Which topology saved them cannot be told from the rows.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from datetime import timedelta
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import Progress
+from watersmeet.engine.topology import SavedSegment
 from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan, plan_join
 
-__all__ = ["Saved", "SavedSegment", "read_snapshot", "write_snapshot"]
+__all__ = ["Saved", "read_snapshot", "write_snapshot"]
 
 MAGIC: Final = b"watersmeet-state"
-VERSION: Final = 1
+VERSION: Final = 2
 DIGEST_SIZE: Final = 16
 HEADER: Final = struct.Struct(f"<{len(MAGIC)}sH{DIGEST_SIZE}s")
 LENGTH: Final = struct.Struct("<Q")
@@ -48,10 +49,8 @@ class Saved:
     pairs: int
     finished: bool
     segments: dict[Side, list[SavedSegment]]
-
-
-SavedSegment = tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]
-"""The rows of a subwindow, with their arrival numbers in a count window."""
+    owed: pa.Table
+    """Pairs of the rows above that were not returned before the join was saved."""
 
 
 def write_snapshot(saved: Saved) -> bytes:
@@ -70,6 +69,7 @@ def write_snapshot(saved: Saved) -> bytes:
     sections += [
         _rows_to_ipc(plan.schemas[side], saved.segments[side], counted=plan.time is None) for side in OTHER_SIDE
     ]
+    sections.append(_table_to_ipc(saved.owed))
     body = b"".join(LENGTH.pack(len(section)) + section for section in sections)
     return HEADER.pack(MAGIC, VERSION, _digest(body)) + body
 
@@ -78,7 +78,7 @@ def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`SnapshotError`."""
     sections = _sections(blob)
     try:
-        description, left, right = sections
+        description, left, right, owed = sections
         content = json.loads(description)
         rows = {"left": pa.ipc.open_stream(left), "right": pa.ipc.open_stream(right)}
         window = _window_from_json(content["window"])
@@ -94,13 +94,14 @@ def read_snapshot(blob: bytes) -> Saved:
             content["pairs"],
             content["finished"],
             {side: [_segment(batch, counted=counted) for batch in reader] for side, reader in rows.items()},
+            pa.ipc.open_stream(owed).read_all(),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException, WatersmeetError) as error:
         raise _damaged(f"its content cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _sections(blob: bytes) -> list[bytes]:
-    """Check version and digest, and return the three sections."""
+    """Check version and digest, and return the sections."""
     if len(blob) < HEADER.size:
         raise _damaged(f"it has {len(blob)} bytes, fewer than its header")
     magic, version, digest = HEADER.unpack_from(blob)
@@ -150,6 +151,13 @@ def _rows_to_ipc(schema: pa.Schema, segments: list[SavedSegment], *, counted: bo
         for rows, sequence in segments:
             columns = [*rows.columns, pa.array(sequence)] if counted else rows.columns
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def _table_to_ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
     return bytes(sink.getvalue())
 
 

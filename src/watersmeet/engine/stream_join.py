@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from types import TracebackType
+from typing import Final, Literal, Self, get_args
 
 import pyarrow as pa
 
+from watersmeet.engine.collect import Collector
 from watersmeet.engine.explain import explain_join
-from watersmeet.engine.intake import Intake
+from watersmeet.engine.handshake import Handshake
+from watersmeet.engine.intake import Intake, Slice
 from watersmeet.engine.kang import Kang
-from watersmeet.engine.result import gather_pairs, result_schema
+from watersmeet.engine.low_latency import LowLatencyHandshake
+from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
+from watersmeet.engine.panjoin import PanJoin
+from watersmeet.engine.result import result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
+from watersmeet.engine.splitjoin import SplitJoin
+from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
 from watersmeet.spec.errors import SpecificationError, explain_refusal
-from watersmeet.spec.expression import Predicate
+from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
-from watersmeet.window.plan import plan_join
+from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "Topology"]
+__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName"]
 
 How = Literal["inner"]
-Topology = Literal["kang"]
+TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 Late = Literal["drop", "error"]
-ALLOWED: Final = {"how": ("inner",), "topology": ("kang",), "late": ("drop", "error")}
+TOPOLOGIES: Final[dict[TopologyName, Callable[[Layout], Topology]]] = {
+    "kang": Kang,
+    "handshake": Handshake,
+    "low_latency_handshake": LowLatencyHandshake,
+    "splitjoin": SplitJoin,
+    "panjoin": PanJoin,
+}
+ALLOWED: Final = {
+    "how": get_args(How),
+    "topology": get_args(TopologyName),
+    "late": get_args(Late),
+    "order": (None, *get_args(Order)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +82,28 @@ class StreamJoin:
     how
         ``"inner"``.
     topology
-        ``"kang"``: one core, the three-step procedure.
+        How windows and cores are put together: ``"panjoin"`` (the fastest), ``"splitjoin"``,
+        ``"low_latency_handshake"``, ``"handshake"`` or ``"kang"`` (one core, the three-step procedure). Every choice
+        gives the same pairs. All but one return a pair from the push that completes it; in ``handshake`` rows meet
+        later, as newer ones push them along, and ``finish`` returns the pairs that have not met by then.
     structure
         How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``, ``"wib_tree"``, ``"bi_sort"``.
         Every choice gives the same pairs.
     cores
-        Threads to use; ``kang`` uses one.
+        Threads to use, the caller's included where it takes part; ``kang`` uses one. Threads begin with the first push
+        and end with ``finish`` or ``close``, with an error, or when the join is no longer referred to.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+    order
+        ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders those of one
+        row by the arrival of the earlier ones. In a push left rows arrive before right ones, unless a count window's
+        ``order_by`` says otherwise.
+    block_rows
+        Rows in one message between threads, for topologies that send messages: fewer means pairs are found sooner
+        and less is done at once.
+    batch_rows, batch_seconds
+        Collect small pushes until so many rows have come, or the first has waited so long, and join them together:
+        much cheaper than each by itself. Pairs are then returned by the push that completes a batch, or by ``finish``.
 
     Examples
     --------
@@ -89,21 +125,57 @@ class StreamJoin:
         on: Predicate | str,
         window: Window,
         how: How = "inner",
-        topology: Topology = "kang",
+        topology: TopologyName = "panjoin",
         structure: Structure = "auto",
         cores: int = 1,
         late: Late = "drop",
+        order: Order | None = None,
+        block_rows: int = 256,
+        batch_rows: int | None = None,
+        batch_seconds: float | None = None,
     ) -> None:
-        _check_options(how=how, topology=topology, late=late)
-        _check_arguments(left, right, on, window, cores)
+        _check_options(how=how, topology=topology, late=late, order=order)
+        _check_arguments(left, right, on, window)
+        _check_numbers(cores=cores, block_rows=block_rows)
+        _check_batches(batch_rows, batch_seconds)
+        if topology == "handshake" and order is not None:
+            raise SpecificationError(
+                explain_refusal(
+                    f'order={order!r} with topology="handshake", whose rows meet long after they arrived',
+                    "order=None with this topology; an order with any other",
+                    'choose topology="splitjoin" or "panjoin"',
+                )
+            )
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure)
-        self._how, self._topology_name, self._cores, self._late = how, topology, cores, late
+        self._options = {
+            "how": how,
+            "topology": topology,
+            "cores": cores,
+            "late": late,
+            "order": order,
+            "block_rows": block_rows,
+            "batch_rows": batch_rows,
+            "batch_seconds": batch_seconds,
+        }
+        self._order: Order | None = order
         self._schema = result_schema(left, right)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
-        self._topology = Kang(self._plan)
+        collects = batch_rows is not None or batch_seconds is not None
+        self._collector = Collector(batch_rows, batch_seconds) if collects else None
+        self._numbering = Numbering() if order is not None or topology == "handshake" else None
+        layout = Layout(
+            self._plan,
+            self._schema if self._numbering is None else numbered_schema(left, right, self._schema),
+            cores,
+            block_rows,
+            order,
+        )
+        self._topology = TOPOLOGIES[topology](layout)
+        self._stop = weakref.finalize(self, self._topology.close)
+        self._owed = self._schema.empty_table()
         self._pairs = 0
-        self._finished = False
+        self._finished = self._failed = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,39 +185,106 @@ class StreamJoin:
     def push(self, left: pa.Table | None = None, right: pa.Table | None = None) -> pa.Table:
         """Take the next rows of both streams; return the pairs they complete.
 
-        A push that is refused (wrong schema, late rows with ``late="error"``) changes nothing.
+        What is returned does not depend on the timing of threads: ``push`` waits until they have done. A push that is
+        refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error the join is of
+        no further use.
         """
-        if self._finished:
+        self._check_open("push()")
+        accepted = self._intake.accept(left, right)
+        results = self._join(self._collected(accepted.slices))
+        self._intake.progress = accepted.progress
+        return self._delivered(results)
+
+    def _collected(self, parts: Iterator[Slice]) -> Iterator[Slice]:
+        """Yield the rows that are joined now."""
+        if self._collector is None:
+            yield from parts
+            return
+        for part in parts:
+            self._collector.add(part)
+            if self._collector.is_due:
+                yield from self._collector.take()
+
+    def _join(self, parts: Iterable[Slice]) -> list[pa.Table]:
+        """Join some rows; after an error in this the join is of no further use."""
+        results = []
+        try:
+            for part in parts:
+                results += self._topology.push(part if self._numbering is None else self._numbering.number(part))
+        except BaseException:
+            self._failed = True
+            self._stop()
+            raise
+        return results
+
+    def _join_waiting(self) -> None:
+        """Join the rows that wait for a full batch; their pairs are owed."""
+        if self._collector is not None and not self._finished:
+            self._owed = self._with_owed(self._join(self._collector.take()))
+
+    def finish(self) -> pa.Table:
+        """Say that no more rows will come and end all threads; return the pairs still owed."""
+        self._check_open("finish()")
+        self._join_waiting()
+        pairs = self._delivered([] if self._finished else self._topology.owed())
+        self._finished = True
+        self._stop()
+        return pairs
+
+    def close(self) -> None:
+        """End all threads and give up what is owed. A join used in a ``with`` statement is closed at its end."""
+        self._finished = True
+        self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self, what: str) -> None:
+        if self._failed:
             raise SpecificationError(
                 explain_refusal(
-                    "push() was called after finish()",
+                    f"{what} was called after a push that failed",
+                    "calls before any error in a push; what the windows held is no longer certain",
+                    "restore the last snapshot, or build a new StreamJoin",
+                )
+            )
+        if self._finished and what == "push()":
+            raise SpecificationError(
+                explain_refusal(
+                    "push() was called after finish() or close()",
                     "pushes before finish()",
                     "build a new StreamJoin for further rows",
                 )
             )
-        accepted = self._intake.accept(left, right)
-        results: list[pa.Table] = []
-        for part in accepted.slices:
-            for probing, matches in self._topology.push(part.left, part.right):
-                if matches:
-                    results.append(gather_pairs(probing, matches, self._schema))
-            for side, before in part.expire_before.items():
-                if before is not None:
-                    self._topology.expire(side, before)
-        self._intake.progress = accepted.progress
-        pairs = pa.concat_tables(results) if results else self._schema.empty_table()
+
+    def _delivered(self, results: list[pa.Table]) -> pa.Table:
+        pairs = self._with_owed(results)
+        self._owed = self._schema.empty_table()
         self._pairs += pairs.num_rows
         return pairs
 
-    def finish(self) -> pa.Table:
-        """Say that no more rows will come; return the pairs still owed (none for an inner join)."""
-        self._finished = True
-        return self._schema.empty_table()
+    def _with_owed(self, results: list[pa.Table]) -> pa.Table:
+        """Return results as the caller sees them, behind what the join owed when it was saved."""
+        if not results:
+            return self._owed
+        found = pa.concat_tables(results)
+        if self._order is not None and not self._topology.keeps_order:
+            found = in_order(found, self._order)
+        if self._numbering is not None:
+            found = found.select(_visible(self._plan.schemas, found.num_columns))
+        return pa.concat_tables([self._owed, found]) if self._owed.num_rows else found
 
     @property
     def metrics(self) -> JoinMetrics:
         """Counts of rows, pairs and what was left out, and the size of the windows."""
-        progress, windows = self._intake.progress, self._topology.windows
+        progress = self._intake.progress
+        windows = {side: self._topology.windows(side) for side in OTHER_SIDE}
+        rows = {side: sum(window.rows for window in parts) for side, parts in windows.items()}
         return JoinMetrics(
             left_rows=progress.rows["left"],
             right_rows=progress.rows["right"],
@@ -154,53 +293,71 @@ class StreamJoin:
             right_late=progress.late["right"],
             left_null=progress.null["left"],
             right_null=progress.null["right"],
-            left_window_rows=windows["left"].rows,
-            right_window_rows=windows["right"].rows,
-            window_bytes=windows["left"].nbytes + windows["right"].nbytes,
+            left_window_rows=rows["left"],
+            right_window_rows=rows["right"],
+            window_bytes=sum(window.nbytes for parts in windows.values() for window in parts),
             watermark=progress.watermark,
         )
 
     def explain(self) -> str:
         """Say in plain words what is indexed, what is verified afterwards, and which structures were chosen and why."""
-        return explain_join(self._plan, self._topology_name, self._topology.windows)
+        windows = {side: self._topology.windows(side) for side in OTHER_SIDE}
+        return explain_join(self._plan, str(self._options["topology"]), windows)
 
     def snapshot(self) -> bytes:
-        """Return the whole state as bytes; :meth:`restore` continues from it."""
-        windows = self._topology.windows
+        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
+        if self._failed:
+            self._check_open("snapshot()")
+        self._join_waiting()
         return write_snapshot(
             Saved(
                 plan=self._plan,
-                options={"how": self._how, "topology": self._topology_name, "cores": self._cores, "late": self._late},
+                options=self._options,
                 progress=self._intake.progress,
                 pairs=self._pairs,
                 finished=self._finished,
-                segments={side: window.save() for side, window in windows.items()},
+                segments={side: self._saved(side) for side in OTHER_SIDE},
+                owed=self._with_owed([] if self._finished else self._topology.owed()),
             )
         )
 
+    def _saved(self, side: Side) -> list[SavedSegment]:
+        saved = self._topology.save(side)
+        return saved if self._numbering is None else without_numbers(saved)
+
     @classmethod
-    def restore(cls, blob: bytes) -> Self:
-        """Return the join that :meth:`snapshot` saved, at the point where it was saved."""
+    def restore(cls, blob: bytes, *, topology: TopologyName | None = None, cores: int | None = None) -> Self:
+        """Return the join that :meth:`snapshot` saved, at the point where it was saved.
+
+        It may go on with another topology and other cores than those that saved it.
+        """
         saved = read_snapshot(blob)
         plan = saved.plan
+        changed = {"topology": topology, "cores": cores}
         join = cls(
             left=plan.schemas["left"],
             right=plan.schemas["right"],
             on=plan.predicate,
             window=plan.window,
             structure=plan.structure,
-            **saved.options,
+            **{**saved.options, **{name: value for name, value in changed.items() if value is not None}},
         )
         join._intake.progress = saved.progress
-        join._pairs, join._finished = saved.pairs, saved.finished
-        windows = join._topology.windows
+        join._pairs, join._finished, join._owed = saved.pairs, saved.finished, saved.owed
         for side, segments in saved.segments.items():
-            for rows, sequence in segments:
-                windows[side].load(rows, sequence)
+            for segment in segments:
+                numbered = segment if join._numbering is None else join._numbering.restore(side, segment)
+                join._topology.load(side, *numbered)
         return join
 
 
-def _check_options(**given: str) -> None:
+def _visible(schemas: dict[Side, pa.Schema], columns: int) -> list[int]:
+    """Return where the columns of a result stand that has a number behind each side's."""
+    hidden = (len(schemas["left"]), columns - 1)
+    return [column for column in range(columns) if column not in hidden]
+
+
+def _check_options(**given: str | None) -> None:
     for name, value in given.items():
         if value not in ALLOWED[name]:
             allowed = ", ".join(map(repr, ALLOWED[name]))
@@ -209,7 +366,7 @@ def _check_options(**given: str) -> None:
             )
 
 
-def _check_arguments(left: object, right: object, on: object, window: object, cores: object) -> None:
+def _check_arguments(left: object, right: object, on: object, window: object) -> None:
     for name, schema in (("left", left), ("right", right)):
         if not isinstance(schema, pa.Schema):
             raise SpecificationError(
@@ -229,5 +386,20 @@ def _check_arguments(left: object, right: object, on: object, window: object, co
                 'give for example window=wm.time_window("10 minutes", ts="ts")',
             )
         )
-    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
-        raise SpecificationError(explain_refusal(f"cores={cores!r}", "a whole number of at least 1", "leave cores out"))
+
+
+def _check_numbers(**given: object) -> None:
+    for name, number in given.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise SpecificationError(
+                explain_refusal(f"{name}={number!r}", "a whole number of at least 1", f"leave {name} out")
+            )
+
+
+def _check_batches(rows: object, seconds: object) -> None:
+    if rows is not None:
+        _check_numbers(batch_rows=rows)
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+        raise SpecificationError(
+            explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0", "leave batch_seconds out")
+        )

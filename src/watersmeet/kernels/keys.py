@@ -85,31 +85,27 @@ def keep_pairs_in_ranges(
 def keep_pairs_in_count_window(
     who: Int32s,
     row: Int32s,
-    stored_sequence: Int64s,
+    stored: Int64s,
     stored_length: int,
     seen: Int64s,
-    newest: int,
-    newest_seen: Int64s,
-    newest_rank: Int64s,
     probing_sequence: Int64s,
     probing_length: int,
     keep: npt.NDArray[np.bool_],
 ) -> int:
     """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
 
-    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. Stored rows numbered
-    ``newest`` and above came in the same batch as the probing rows and may be the later ones; for them
-    ``newest_seen`` tells how many rows of the probing stream had arrived before (``newest_rank`` maps a number to its
-    place there).
+    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. ``stored`` has two columns:
+    a stored row's number, and how many rows of the probing stream had arrived before it, since either of the two rows
+    may be the later one.
     """
     kept = 0
     for i in range(len(who)):
-        s = stored_sequence[row[i]]
+        s = stored[row[i], 0]
         w = who[i]
         if s < seen[w]:
             inside = seen[w] - s <= stored_length
         else:
-            inside = newest_seen[newest_rank[s - newest]] - probing_sequence[w] <= probing_length
+            inside = stored[row[i], 1] - probing_sequence[w] <= probing_length
         keep[i] &= inside
         kept += keep[i]
     return kept

@@ -92,7 +92,7 @@ class Segments:
 
     def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
         """Put runs together into one of the next level, in their order."""
-        parts = [self._segment(side, run, Found()).payload.save() for run in runs]
+        parts = [self._segment(side, run, Found()).save() for run in runs]
         sequences = [sequence for _, sequence in parts if sequence is not None]
         sequence = np.concatenate(sequences) if sequences else None
         table = pa.Table.from_batches([rows for rows, _ in parts])
@@ -134,7 +134,8 @@ class Segments:
         """Return a segment of rows whose sorted keys are known."""
         choice, entries = index
         segment = Segment(choice, create(choice, run.rows, None), run.rows, ChunkedRows(run.rows))
-        segment.store(entries, content.rows, content.sequence, Extent(run.low, run.high))
+        arrival = None if content.sequence is None else Arrival(content.sequence, content.sequence)
+        segment.store(entries, content.rows, arrival, Extent(run.low, run.high))
         return segment
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,7 @@ class KeyedBatch:
     _ranges: dict[int, list[KeyRange]] = field(default_factory=dict)
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
     _reach: tuple[Extent, Extent] | None = None
+    _portion: tuple[int, int] = (0, 1)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -86,7 +87,18 @@ class KeyedBatch:
         """Return what the batch looks for in a subwindow of the other stream, one set of probes per interval."""
         if order not in self._probes:
             self._probes[order] = self._look_for(order)
-        return self._probes[order]
+        number, of = self._portion
+        if of == 1:
+            return self._probes[order]
+        shares = [_share(probes, number, of) for probes in self._probes[order]]
+        return [share for share in shares if len(share)]
+
+    def portion(self, number: int, of: int) -> KeyedBatch:
+        """Return this batch with its ``number``-th share of the probes alone, for threads that probe side by side.
+
+        Shares are stretches of the sorted order, so each thread walks through its own part of an index.
+        """
+        return replace(self, _portion=(number, of))
 
     def reach(self) -> tuple[Extent, Extent]:
         """Return the extents of the earliest and of the latest place in the other window that each row meets.
@@ -135,3 +147,9 @@ class KeyedBatch:
             row = sort_keys(group, row)
             group = group[row]
         return SortedKeys(row, key[row], group)
+
+
+def _share(probes: Probes, number: int, of: int) -> Probes:
+    part = slice(len(probes) * number // of, len(probes) * (number + 1) // of)
+    group = None if probes.group is None else probes.group[part]
+    return Probes(probes.lo[part], probes.hi[part], probes.who[part], group)

@@ -127,7 +127,7 @@ class Chunk:
 
     rows: pa.RecordBatch
     sequence: Int64s | None
-    """Arrival numbers, in a count window."""
+    """In a count window each row's number, and how many rows of the other stream came before it (two columns)."""
     place: Extent
     """The timestamps or arrival numbers of the rows."""
     level: int = 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -127,6 +128,7 @@ class PlainRows:
         self._columns = [_Column(column.type, reserve) for column in schema]
         self._sequence: Arena | None = None
         self._keys: dict[int, _Keys] = {}
+        self._adding = Lock()
         self._steps: deque[_Step] = deque()
         self._view: pa.RecordBatch | None = None
         self.dropped = 0
@@ -158,8 +160,8 @@ class PlainRows:
             column.append(values)
         if sequence is not None:
             if self._sequence is None:
-                self._sequence = Arena(WORD, self._reserve)
-            self._sequence.append(sequence)
+                self._sequence = Arena(WORD, 2 * self._reserve)
+            self._sequence.append(sequence.ravel())
         self.appended += rows.num_rows
         if not self._steps or self._steps[-1].rows >= self._step:
             self._steps.append(_Step(0, Extent()))
@@ -179,8 +181,10 @@ class PlainRows:
             return False
         for column in self._columns:
             column.free_before(self.dropped)
-        for arena in self._own_arenas():
-            arena.free_before(self.dropped)
+        for computed in self._computed_keys():
+            computed.free_before(self.dropped)
+        if self._sequence is not None:
+            self._sequence.free_before(2 * self.dropped)
         return True
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
@@ -202,7 +206,8 @@ class PlainRows:
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(column.nbytes for column in self._columns) + sum(arena.nbytes for arena in self._own_arenas())
+        held = sum(column.nbytes for column in self._columns) + sum(keys.nbytes for keys in self._computed_keys())
+        return held if self._sequence is None else held + self._sequence.nbytes
 
     # --- as one piece -----------------------------------------------------------------------------------------------
 
@@ -215,19 +220,17 @@ class PlainRows:
 
     @property
     def sequence(self) -> Int64s | None:
-        """Arrival numbers, in a count window."""
-        return None if self._sequence is None else self._sequence.values
+        """Arrival numbers, in a count window: two columns."""
+        return None if self._sequence is None else self._sequence.values.reshape(-1, 2)
 
     def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
         """Return the rows' keys on an axis: a view of the column that holds them, or computed once for every row."""
-        if axis not in self._keys:
-            self._keys[axis] = _Keys()
-        known = self._keys[axis]
-        if known.rows < self.appended:
-            known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)
-        return known.values
+        with self._adding:  # threads that probe side by side ask for the same keys
+            known = self._keys.setdefault(axis, _Keys())
+            if known.rows < self.appended:
+                known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)
+            return known.values
 
-    def _own_arenas(self) -> list[Arena]:
-        """Return what is held besides the columns."""
-        computed = [known.computed for known in self._keys.values() if known.computed is not None]
-        return computed if self._sequence is None else [self._sequence, *computed]
+    def _computed_keys(self) -> list[Arena]:
+        """Return the keys that are not a column's own words."""
+        return [known.computed for known in self._keys.values() if known.computed is not None]

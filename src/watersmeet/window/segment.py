@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from watersmeet.subwindow.choose import Choice
 from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes, Ranges, Subwindow, pairs_of
-from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import Extent, Payload
 
 __all__ = ["Segment"]
@@ -41,16 +41,21 @@ class Segment:
 
     def insert(self, batch: KeyedBatch, place: Extent) -> None:
         """Store a batch (not empty) that lies at ``place`` in the window."""
-        sequence = None if batch.arrival is None else batch.arrival.sequence
-        self.store(batch.entries(self.choice.order, self.rows), batch.rows, sequence, place)
+        self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, place)
 
-    def store(self, entries: Entries, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
+    def store(self, entries: Entries, rows: pa.RecordBatch, arrival: Arrival | None, place: Extent) -> None:
         """Store rows (not none) whose sorted keys are known already."""
         self.index.insert(entries)
         if entries.group is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
         self.place.include(place)
-        self.payload.append(rows, sequence, place)
+        numbers = None if arrival is None else np.column_stack((arrival.sequence, arrival.seen))
+        self.payload.append(rows, numbers, place)
+
+    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+        """Return all rows held as one batch, with their arrival numbers in a count window."""
+        rows, numbers = self.payload.save()
+        return rows, None if numbers is None else numbers[:, 0]
 
     def seal(self) -> None:
         """Take note that this segment is no longer the newest."""

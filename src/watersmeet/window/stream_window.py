@@ -89,7 +89,7 @@ class StreamWindow:
         place = self.place_of(batch)
         segment = self.segments[-1] if self.segments else None
         if segment is None or not self._has_room(segment, batch):
-            segment = self._create(batch, place, other, self._payload(len(batch)))
+            segment = self._create(batch, place, other, self._payload(batch))
         segment.insert(batch, place)
 
     def probe(self, batch: KeyedBatch) -> Iterator[Match]:
@@ -116,7 +116,7 @@ class StreamWindow:
 
     def save(self) -> list[tuple[pa.RecordBatch, Int64s | None]]:
         """Return the rows of each segment, with their arrival numbers in a count window."""
-        return [segment.payload.save() for segment in self.segments]
+        return [segment.save() for segment in self.segments]
 
     def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
@@ -178,12 +178,12 @@ class StreamWindow:
             expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
         return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
 
-    def _payload(self, batch_rows: int) -> Payload:
-        """Return where the rows of the next segment will be held."""
-        schema = self.plan.schemas[self.side]
+    def _payload(self, batch: KeyedBatch) -> Payload:
+        """Return where the rows of the next segment will be held, a batch of them first."""
+        schema = batch.rows.schema
         if not can_be_plain(schema):
             return ChunkedRows(self._step_rows(CHUNKS_PER_SEGMENT))
-        reserve = 2 * batch_rows if not self.segments else batch_rows + self.segments[-1].rows * 9 // 8
+        reserve = 2 * len(batch) if not self.segments else len(batch) + self.segments[-1].rows * 9 // 8
         return PlainRows(schema, self._step_rows(STEPS_PER_SEGMENT), reserve)
 
     def _step_rows(self, steps: int) -> int:
@@ -242,7 +242,7 @@ class StreamWindow:
         """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
         earliest, latest = batch.reach()
         place = segment.place
-        if self.plan.time is None:  # a row of the same push may be the later one, and then meets rows beyond the reach
+        if self.plan.time is None:  # a stored row may be the later one, and then meets rows beyond the reach
             latest = Extent(latest.low, max(latest.high, place.high))
         if place.high < earliest.low or place.low > latest.high:
             return None
@@ -278,7 +278,6 @@ class StreamWindow:
     def _in_count_window(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert stored.sequence is not None
         assert batch.arrival is not None
-        newest, newest_seen, newest_rank = self._newest_arrivals()
         keep = np.ones(pairs.count, bool)
         kept = keep_pairs_in_count_window(
             pairs.who,
@@ -286,24 +285,11 @@ class StreamWindow:
             stored.sequence,
             self.length,
             batch.arrival.seen,
-            newest,
-            newest_seen,
-            newest_rank,
             batch.arrival.sequence,
             self.plan.length(OTHER_SIDE[self.side]),
             keep,
         )
         return _kept(pairs, keep, kept)
-
-    def _newest_arrivals(self) -> tuple[int, Int64s, Int64s]:
-        """Return of the present push: the first row's number, what each row had seen, and where each number stands."""
-        arrival = None if self._newest is None else self._newest.arrival
-        if arrival is None or len(arrival.sequence) == 0:
-            return 2**62, np.zeros(0, np.int64), np.zeros(0, np.int64)
-        first = int(arrival.sequence.min())
-        rank = np.zeros(int(arrival.sequence.max()) - first + 1, np.int64)
-        rank[arrival.sequence - first] = np.arange(len(arrival.sequence))
-        return first, arrival.seen, rank
 
     def _satisfying(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert self.plan.residual is not None

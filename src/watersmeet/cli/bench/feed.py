@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from watersmeet import StreamJoin, band, time_window
 from watersmeet.cli.bench.data import stream_rows
+from watersmeet.engine.stream_join import TopologyName
 from watersmeet.subwindow.choose import Structure
 
 __all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
@@ -60,6 +61,8 @@ class Feed:
     batch: int
     seed: int
     structure: Structure = "bi_sort"
+    topology: TopologyName = "kang"
+    cores: int = 1
     number: int = 0
     """The next batch of both streams."""
 
@@ -70,8 +73,9 @@ class Feed:
             right=schema,
             on=band("key", "key", band_width(self.window)),
             window=time_window(timedelta(microseconds=self.window), ts="ts"),
-            topology="kang",
+            topology=self.topology,
             structure=self.structure,
+            cores=self.cores,
         )
 
     @property

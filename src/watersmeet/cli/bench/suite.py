@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from watersmeet.cli.bench.experiment import Context, Experiment
-from watersmeet.cli.bench.experiments import kernels, spark
+from watersmeet.cli.bench.experiments import engine, kernels, spark
 from watersmeet.cli.bench.machine import load_average, machine_facts
 from watersmeet.cli.bench.plots import draw
 from watersmeet.cli.bench.report import Progress, Result, format_goal, format_table, write_json
@@ -36,6 +36,11 @@ SUITES: Final = {
         "structures and the in-process join, on one thread, against DuckDB and Polars",
         kernels.EXPERIMENTS,
         {"matplotlib": "bench", "duckdb": "bench", "polars": "bench"},
+    ),
+    "engine": Suite(
+        "the topologies on all cores of this machine, against each other",
+        engine.EXPERIMENTS,
+        {"matplotlib": "bench"},
     ),
     "spark": Suite(
         "the join on Spark against an empty pipeline and Spark's own join, on two cores",

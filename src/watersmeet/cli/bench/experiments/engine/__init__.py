@@ -1,0 +1,12 @@
+"""The suite ``engine``: the topologies on one machine, many threads."""
+
+from typing import Final
+
+from watersmeet.cli.bench.experiment import Experiment
+from watersmeet.cli.bench.experiments.engine import indexed, latency, lock_step, ordering, scaling, selectivity
+
+__all__ = ["EXPERIMENTS"]
+
+MODULES: Final = (scaling, indexed, latency, ordering, selectivity, lock_step)
+EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
+"""By name, in the order in which they run."""

@@ -1,0 +1,95 @@
+"""Numbers for rows in the order in which they arrive, in a hidden last column, and results in that order.
+
+Rows carry a number where something depends on the order of arrival: results that are wanted in order (SplitJoin,
+definitions 1 and 2), and handshake join, whose cores hold a stretch of a stream from one number to another. Numbers of
+both streams are of one sequence, so of a pair the row with the larger one is the later. Inside a batch they ascend.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.topology import Order, SavedSegment
+from watersmeet.spec.expression import Side
+from watersmeet.window.batch import Arrival, KeyedBatch
+
+__all__ = ["Numbering", "in_order", "numbered_schema", "numbers_of", "pair_numbers", "without_numbers"]
+
+Int64s = npt.NDArray[np.int64]
+HIDDEN: dict[Side, str] = {"left": "\0left", "right": "\0right"}
+"""Columns of these names cannot come from a user: a name in SQL has no such character."""
+
+
+class Numbering:
+    """Hands out the numbers."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def number(self, part: Slice) -> Slice:
+        """Return a slice whose rows carry their numbers: left before right, or as a count window's order says."""
+        return Slice(self._numbered(part.left), self._numbered(part.right), part.expire_before)
+
+    def _numbered(self, batch: KeyedBatch) -> KeyedBatch:
+        rows, arrival = batch.rows, batch.arrival
+        if arrival is None:
+            numbers = self._next + np.arange(len(batch))
+            self._next += len(batch)
+        else:  # what came before a row, of both streams
+            numbers = arrival.sequence + arrival.seen
+            if np.any(numbers[1:] < numbers[:-1]):
+                order = np.argsort(numbers)
+                rows, numbers = rows.take(pa.array(order)), numbers[order]
+                arrival = Arrival(arrival.sequence[order], arrival.seen[order])
+        return KeyedBatch(batch.plan, batch.side, _with_numbers(batch.side, rows, numbers), arrival)
+
+    def restore(self, side: Side, saved: SavedSegment) -> SavedSegment:
+        """Return saved rows with numbers that precede those of all rows to come and keep the rows' order."""
+        rows, sequence = saved
+        numbers = self._next + np.arange(rows.num_rows) if sequence is None else sequence
+        self._next += rows.num_rows
+        return _with_numbers(side, rows, numbers), sequence
+
+
+def _with_numbers(side: Side, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
+    return rows.append_column(HIDDEN[side], pa.array(numbers))
+
+
+def numbers_of(rows: pa.RecordBatch) -> Int64s:
+    """Return the numbers of some rows."""
+    return np.asarray(rows.column(rows.num_columns - 1))
+
+
+def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
+    """Return rows as they are saved: as one subwindow in the order of arrival, its numbers dropped."""
+    if not saved:
+        return []
+    rows = pa.concat_batches([segment for segment, _ in saved])
+    sequences = [sequence for _, sequence in saved if sequence is not None]
+    order = np.argsort(numbers_of(rows), kind="stable")
+    in_turn = rows.select(list(range(rows.num_columns - 1))).take(pa.array(order))
+    return [(in_turn, np.concatenate(sequences)[order] if sequences else None)]
+
+
+def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.Schema:
+    """Return the schema of pairs whose rows carry numbers: one behind the columns of each side."""
+    fields = list(result)
+    numbers = {side: pa.field(name, pa.int64()) for side, name in HIDDEN.items()}
+    assert len(fields) == len(left) + len(right), "a result has the columns of both sides"
+    return pa.schema([*fields[: len(left)], numbers["left"], *fields[len(left) :], numbers["right"]])
+
+
+def pair_numbers(pairs: pa.Table) -> dict[Side, Int64s]:
+    """Return the numbers of both rows of every pair."""
+    return {side: np.asarray(pairs.column(name)) for side, name in HIDDEN.items()}
+
+
+def in_order(pairs: pa.Table, order: Order) -> pa.Table:
+    """Return pairs by their later row's arrival; for ``inner`` then by their earlier row's."""
+    left, right = pair_numbers(pairs).values()
+    later, earlier = np.maximum(left, right), np.minimum(left, right)
+    place = np.argsort(later, kind="stable") if order == "outer" else np.lexsort((earlier, later))
+    return pairs.take(pa.array(place))

@@ -1,0 +1,155 @@
+"""Threads that work on messages: what every topology with more than one core is built from.
+
+Design. A *crew* is some threads, each with an *inbox*. An inbox has one or more lanes; every lane is a bounded FIFO. A
+thread sleeps while its inbox is empty, a sender that fills a lane sleeps until there is room. The crew counts the
+messages that were put and not yet handled, including those that handling one puts: when the count is zero, nothing
+moves any more, and that is what a caller waits for.
+
+Invariant: the first exception in any thread stops the whole crew and is raised in the caller. After ``close`` no
+thread is left, whatever state they were in. Threads begin with the first message, so a join that was only built, or
+restored to be looked at, has none.
+
+Cost. One lock for the crew: a message is a block of rows, so it is taken thousands, not millions of times a second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Crew", "Inbox"]
+
+Message = TypeVar("Message")
+
+disturbance: Callable[[int], int] | None = None
+"""Tests put a function here. It is called before a thread looks into its inbox, may sleep, and is given the number of
+lanes; it returns which to look into first."""
+
+
+class _StopWorkError(Exception):
+    """Ends a thread's work."""
+
+
+class Inbox(Generic[Message]):
+    """The messages for one thread, in lanes; ``capacity`` bounds each lane of those that make their senders wait."""
+
+    def __init__(self, crew: Crew, lanes: int, capacity: int) -> None:
+        self._crew = crew
+        self._lanes: list[deque[Message]] = [deque() for _ in range(lanes)]
+        self._capacity = capacity
+        self._filled = threading.Condition(crew.lock)
+        self._emptied = threading.Condition(crew.lock)
+        self._first = 0
+
+    def put(self, message: Message, lane: int = 0) -> None:
+        """Add a message to a lane; wait while it is full."""
+        with self._crew.lock:
+            while len(self._lanes[lane]) >= self._capacity and not self._crew.stopped:
+                self._emptied.wait()
+            self._add(message, lane)
+
+    def put_at_once(self, message: Message, lane: int = 0) -> None:
+        """Add a message without waiting: for senders whose own protocol bounds what they have under way."""
+        with self._crew.lock:
+            self._add(message, lane)
+
+    def _add(self, message: Message, lane: int) -> None:
+        self._crew.count_one_more()
+        self._lanes[lane].append(message)
+        self._filled.notify()
+
+    def take(self) -> tuple[int, Message]:
+        """Wait for a message; return its lane and itself. Lanes take turns."""
+        first = None if disturbance is None else disturbance(len(self._lanes))
+        with self._crew.lock:
+            while not any(self._lanes) and not self._crew.stopped:
+                self._filled.wait()
+            if self._crew.stopped:
+                raise _StopWorkError
+            lane = self._first if first is None else first
+            while not self._lanes[lane]:
+                lane = (lane + 1) % len(self._lanes)
+            self._first = (lane + 1) % len(self._lanes)
+            message = self._lanes[lane].popleft()
+            self._emptied.notify()
+            return lane, message
+
+    def wake(self) -> None:
+        """Let everybody who waits here look again (the lock is held)."""
+        self._filled.notify_all()
+        self._emptied.notify_all()
+
+
+class Crew:
+    """Some threads, their messages under way and their first error."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.stopped = False
+        self._quiet = threading.Condition(self.lock)
+        self._under_way = 0
+        self._error: BaseException | None = None
+        self._inboxes: list[Inbox[object]] = []
+        self._threads: list[threading.Thread] = []
+
+    def hire(
+        self, name: str, handle: Callable[[int, Message], None], *, lanes: int = 1, capacity: int = 64
+    ) -> Inbox[Message]:
+        """Add a thread that calls ``handle(lane, message)`` for every message; return its inbox."""
+        inbox: Inbox[Message] = Inbox(self, lanes, capacity)
+        self._inboxes.append(inbox)  # type: ignore[arg-type] # only to wake them
+        self._threads.append(threading.Thread(target=self._work, args=(name, inbox, handle), name=name, daemon=True))
+        return inbox
+
+    def count_one_more(self) -> None:
+        """Count a message that is put (the lock is held); the first one starts the threads."""
+        if self.stopped:
+            self._raise_error()
+            raise _StopWorkError
+        if self._under_way == 0 and self._threads[0].ident is None:
+            for thread in self._threads:
+                thread.start()
+        self._under_way += 1
+
+    def wait_until_quiet(self) -> None:
+        """Wait until every message has been handled; raise the first error of any thread."""
+        with self.lock:
+            while self._under_way and not self.stopped:
+                self._quiet.wait()
+            self._raise_error()
+
+    def close(self) -> None:
+        """Stop all threads and wait until they are gone. May be called at any time, and more than once."""
+        with self.lock:
+            self._stop()
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()
+
+    def _work(self, name: str, inbox: Inbox[Message], handle: Callable[[int, Message], None]) -> None:
+        try:
+            while True:
+                handle(*inbox.take())
+                with self.lock:
+                    self._under_way -= 1
+                    if not self._under_way:
+                        self._quiet.notify_all()
+        except _StopWorkError:
+            return
+        except BaseException as error:  # noqa: BLE001 -- it is raised again, in the caller's thread
+            error.add_note(f"raised in {name}")
+            with self.lock:
+                self._error = self._error or error
+                self._stop()
+
+    def _stop(self) -> None:
+        self.stopped = True
+        self._quiet.notify_all()
+        for inbox in self._inboxes:
+            inbox.wake()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
