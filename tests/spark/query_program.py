@@ -1,7 +1,7 @@
 """A program that runs streaming joins and may be killed: one job a line of its input (JSON), one answer a line.
 
-The answer is ``done`` when the query has consumed all there is (the file ``found`` then has its pairs), and ``failed: …`` when Spark gave it up. Run again on
-the same folders, a job goes on from its checkpoint.
+The answer is ``done`` when the query has consumed all there is; the file ``found`` in its home then has the pairs it has
+committed. It is ``failed: …`` when Spark gave the query up. Run again, a job goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ def run(spark: SparkSession, job: Job) -> str:
         streams.run(joined(spark, job), job.home)
     except StreamingQueryException as error:
         return f"failed: {str(error).splitlines()[0]}"
-    Path(job.home, "found").write_text(
-        json.dumps(list(streams.committed(spark, job.home).elements())), encoding="utf-8"
-    )
+    found = list(streams.committed(spark, job.home).elements())
+    Path(job.home, "found").write_text(json.dumps(found), encoding="utf-8")
     return "done"
 
 
