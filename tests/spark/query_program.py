@@ -1,7 +1,7 @@
 """A program that runs streaming joins and may be killed: one job a line of its input (JSON), one answer a line.
 
-The answer is ``done`` when the query has consumed all there is; the file ``found`` in its home then has the pairs it has
-committed. It is ``failed: …`` when Spark gave the query up. Run again, a job goes on from its checkpoint.
+The answer is ``done`` when the query has consumed all there is; the file ``found`` in its home then has the pairs it
+has committed. It is ``failed: …`` when Spark gave the query up. Run again, a job goes on from its checkpoint.
 """
 
 from __future__ import annotations
