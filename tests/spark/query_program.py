@@ -69,7 +69,7 @@ def main(master: str, scratch: Path) -> None:
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "tables"),
     }
-    spark = wm.session(2, memory="1g", more=local)
+    spark = wm.session(2, memory="1g", more=local | {"spark.ui.showConsoleProgress": "false"})
     spark.sparkContext.setLogLevel("OFF")
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:

@@ -35,7 +35,7 @@ import watersmeet as wm
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
 ROWS: Final = 150
-SPANS: Final = [100_000] * 9 + [400_000] * 9
+SPANS: Final = [100_000] * 9 + [700_000] * 5
 """Microseconds that each micro-batch spans: the first eight are merged into a run, which has expired before the end."""
 TIME: Final = {"left": "2 seconds", "right": "1700 milliseconds", "ts": "ts"}
 TIME_SQL: Final = (

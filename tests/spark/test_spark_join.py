@@ -134,25 +134,25 @@ def test_another_join_on_the_checkpoint_is_refused(spark: SparkSession, folder_o
 def test_other_shuffle_partitions_are_refused(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     """Ids of cores follow from the partitions; with others every core would begin with an empty window."""
     left, right = folder_of("left", LEFT[:1]), folder_of("right", RIGHT[:1])
-    _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=1), tmp_path)
+    run(wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=1), tmp_path)
     folder_of("left", LEFT[1:2])
     name = "spark.sql.shuffle.partitions"
     before = spark.conf.get(name)
     spark.conf.set(name, "5")
     try:
-        other = wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=1)
+        other = wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=1)
     finally:
         spark.conf.set(name, before)
     assert not set(core_ids(1, 5)) & set(core_ids(1, 2))
     with pytest.raises(StreamingQueryException, match="state of another join"):
-        _run(other, tmp_path)
+        run(other, tmp_path)
 
 
 def test_every_core_reports_every_micro_batch(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     one_key = [table.set_column(3, "s", pa.array(["a"] * ROWS)) for table in LEFT]
     left, right = folder_of("left", one_key), folder_of("right", RIGHT)
-    query = _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=5), tmp_path)
-    metrics = [p.observedMetrics[METRICS] for p in query.recentProgress if p.numInputRows]
+    query = run(wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=5), tmp_path)
+    metrics = [metric for metric in metrics_of(query) if metric.rows_in]
     assert len(metrics) == BATCHES
     for metric in metrics:
         assert sorted(core["core"] for core in metric.cores if core) == sorted(core_ids(5, 2))
