@@ -25,6 +25,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 import query_program
 from query_program import Job
@@ -117,7 +118,7 @@ class Driver:
             start_new_session=True,
             env=os.environ
             | {"PYTHONPATH": ":".join(filter(None, sys.path)), "SPARK_LOCAL_IP": "127.0.0.1"}
-            | {"SPARK_WORKER_DIR": str(scratch / "workers")},
+            | {"SPARK_HOME": str(_spark_home(scratch))},
         )
         assert self.answer() == "ready"
 
@@ -164,6 +165,16 @@ class Driver:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._errors.close()
+
+
+def _spark_home(scratch: Path) -> Path:
+    """Return a folder that leads to all of Spark: executors write their logs into Spark's home, wherever it is."""
+    home = scratch / "spark"
+    if not home.exists():
+        home.mkdir()
+        for part in Path(pyspark.__file__).parent.iterdir():
+            (home / part.name).symlink_to(part)
+    return home
 
 
 def _processes() -> list[tuple[int, int, str]]:
