@@ -49,6 +49,5 @@ def committed(spark: SparkSession, home: Path | str) -> Pairs:
 
 
 def metrics_of(query: StreamingQuery) -> list[Any]:
-    """Return the join's metrics, micro-batch by micro-batch; on Connect one without rows has an empty record."""
-    records = [p.observedMetrics[METRICS] for p in query.recentProgress if METRICS in p.observedMetrics]
-    return [record for record in records if len(record)]
+    """Return the join's metrics, micro-batch by micro-batch."""
+    return [p.observedMetrics[METRICS] for p in query.recentProgress if METRICS in p.observedMetrics]
