@@ -66,5 +66,5 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "watersmeet needs Python 3.11 or newer, $(PYTHON) is older or missing: name another, e.g. make PYTHON=python3.12 test" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --editable '.[dev,bench,spark,java]'
+	@$(BIN)/pip install --quiet --editable '.[dev,bench,connect,java]'
 	@touch $@

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
-from pyspark.sql.streaming import StreamingQuery
+from streams import committed, ids, metrics_of, run, stream
 
 import watersmeet as wm
 from watersmeet.spark.cores import core_ids, partition_of
-from watersmeet.spark.join import METRICS
 from watersmeet.spark.session import check_session
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
@@ -64,47 +62,25 @@ def _tables(seed: int, first_id: int = 0) -> list[pa.Table]:
 LEFT, RIGHT = _tables(1), _tables(2, 10_000)
 
 
-def _ids(frame: DataFrame) -> Counter[tuple[int, int]]:
-    return Counter((row.left_id, row.right_id) for row in frame.select("left_id", "right_id").collect())
-
-
-def _truth(spark: SparkSession, left: Path, right: Path, on: str) -> Counter[tuple[int, int]]:
+def _truth(spark: SparkSession, left: Path, right: Path, on: str, window: str = WINDOW_SQL) -> Counter[tuple[int, int]]:
     spark.read.parquet(str(left)).createOrReplaceTempView("l")
     spark.read.parquet(str(right)).createOrReplaceTempView("r")
     predicate = on.replace("left.", "l.").replace("right.", "r.")
-    both = spark.table("l").alias("l").join(spark.table("r").alias("r"), F.expr(f"{predicate} AND {WINDOW_SQL}"))
-    return _ids(both.selectExpr("l.id left_id", "r.id right_id"))
-
-
-def _stream(spark: SparkSession, folder: Path) -> DataFrame:
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def _run(pairs: DataFrame, folder: Path) -> StreamingQuery:
-    """Run a streaming query over all there is, into files."""
-    query = (
-        pairs.writeStream.format("parquet")
-        .option("path", str(folder / "pairs"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
+    both = spark.table("l").alias("l").join(spark.table("r").alias("r"), F.expr(f"{predicate} AND {window}"))
+    return ids(both.selectExpr("l.id left_id", "r.id right_id"))
 
 
 @pytest.mark.parametrize("routing", CASES)
 def test_streaming_equals_spark_sql(spark: SparkSession, folder_of: Streams, tmp_path: Path, routing: str) -> None:
     left, right = folder_of("left", LEFT), folder_of("right", RIGHT)
-    pairs = wm.join(_stream(spark, left), _stream(spark, right), CASES[routing], WINDOW, cores=3)
-    query = _run(pairs, tmp_path)
+    pairs = wm.join(stream(spark, left), stream(spark, right), CASES[routing], WINDOW, cores=3)
+    query = run(pairs, tmp_path)
     truth = _truth(spark, left, right, CASES[routing])
     assert len(truth) > 100
     found = spark.read.parquet(str(tmp_path / "pairs"))
-    assert _ids(found) == truth
+    assert ids(found) == truth
     assert found.columns == [f"{side}_{name}" for side in ("left", "right") for name in LEFT[0].column_names]
-    metrics = [p.observedMetrics[METRICS] for p in query.recentProgress if METRICS in p.observedMetrics]
+    metrics = metrics_of(query)
     assert sum(metric.pairs for metric in metrics) == truth.total()
     assert sum(metric.null_rows for metric in metrics) > 0
     took_part = {core["core"] for metric in metrics for core in metric.cores if core}
@@ -117,7 +93,7 @@ def test_batch_equals_spark_sql(spark: SparkSession, folder_of: Streams, routing
     left, right = folder_of("left", LEFT), folder_of("right", RIGHT)
     frames = [spark.read.parquet(str(folder)) for folder in (left, right)]
     pairs = wm.join(frames[0], frames[1], CASES[routing], WINDOW, routing=routing, cores=2)  # type: ignore[arg-type]
-    assert _ids(pairs) == _truth(spark, left, right, CASES[routing])
+    assert ids(pairs) == _truth(spark, left, right, CASES[routing])
 
 
 @pytest.mark.parametrize("order_by", [None, "v"])
@@ -131,52 +107,52 @@ def test_count_windows_equal_the_join_in_process(
     for one, other in zip(LEFT, RIGHT, strict=True):
         found = join.push(left=one, right=other)
         truth.update(zip(found["left_id"].to_pylist(), found["right_id"].to_pylist(), strict=True))
-    _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["bucket"], window, cores=2), tmp_path)
-    assert _ids(spark.read.parquet(str(tmp_path / "pairs"))) == truth
+    run(wm.join(stream(spark, left), stream(spark, right), CASES["bucket"], window, cores=2), tmp_path)
+    assert committed(spark, tmp_path) == truth
 
 
 def test_restart_goes_on_where_it_stopped(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     """Rows of both halves meet across the restart; the second start may use another structure."""
     left, right = folder_of("left", LEFT[:2]), folder_of("right", RIGHT[:2])
     on = CASES["hash"]
-    _run(wm.join(_stream(spark, left), _stream(spark, right), on, WINDOW, cores=2), tmp_path)
+    run(wm.join(stream(spark, left), stream(spark, right), on, WINDOW, cores=2), tmp_path)
     folder_of("left", LEFT[2:])
     folder_of("right", RIGHT[2:])
-    _run(wm.join(_stream(spark, left), _stream(spark, right), on, WINDOW, cores=2, structure="bi_sort"), tmp_path)
-    assert _ids(spark.read.parquet(str(tmp_path / "pairs"))) == _truth(spark, left, right, on)
+    run(wm.join(stream(spark, left), stream(spark, right), on, WINDOW, cores=2, structure="bi_sort"), tmp_path)
+    assert committed(spark, tmp_path) == _truth(spark, left, right, on)
 
 
 def test_another_join_on_the_checkpoint_is_refused(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     left, right = folder_of("left", LEFT[:1]), folder_of("right", RIGHT[:1])
-    _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=2), tmp_path)
+    run(wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=2), tmp_path)
     folder_of("left", LEFT[1:2])
-    other = wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"] + " AND left.v > 0", WINDOW, cores=2)
+    other = wm.join(stream(spark, left), stream(spark, right), CASES["hash"] + " AND left.v > 0", WINDOW, cores=2)
     with pytest.raises(StreamingQueryException, match="state of another join"):
-        _run(other, tmp_path)
+        run(other, tmp_path)
 
 
 def test_other_shuffle_partitions_are_refused(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     """Ids of cores follow from the partitions; with others every core would begin with an empty window."""
     left, right = folder_of("left", LEFT[:1]), folder_of("right", RIGHT[:1])
-    _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=1), tmp_path)
+    run(wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=1), tmp_path)
     folder_of("left", LEFT[1:2])
     name = "spark.sql.shuffle.partitions"
     before = spark.conf.get(name)
     spark.conf.set(name, "5")
     try:
-        other = wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=1)
+        other = wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=1)
     finally:
         spark.conf.set(name, before)
     assert not set(core_ids(1, 5)) & set(core_ids(1, 2))
     with pytest.raises(StreamingQueryException, match="state of another join"):
-        _run(other, tmp_path)
+        run(other, tmp_path)
 
 
 def test_every_core_reports_every_micro_batch(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     one_key = [table.set_column(3, "s", pa.array(["a"] * ROWS)) for table in LEFT]
     left, right = folder_of("left", one_key), folder_of("right", RIGHT)
-    query = _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["hash"], WINDOW, cores=5), tmp_path)
-    metrics = [p.observedMetrics[METRICS] for p in query.recentProgress if p.numInputRows]
+    query = run(wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW, cores=5), tmp_path)
+    metrics = [metric for metric in metrics_of(query) if metric.rows_in]
     assert len(metrics) == BATCHES
     for metric in metrics:
         assert sorted(core["core"] for core in metric.cores if core) == sorted(core_ids(5, 2))
@@ -185,10 +161,10 @@ def test_every_core_reports_every_micro_batch(spark: SparkSession, folder_of: St
 def test_late_rows_are_counted_and_not_joined(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     on_time, late = LEFT[:3], LEFT[0].set_column(0, "id", pa.array(np.arange(ROWS) + 90_000))
     left, right = folder_of("left", [*on_time, late]), folder_of("right", [*RIGHT[:3], RIGHT[3]])
-    query = _run(wm.join(_stream(spark, left), _stream(spark, right), CASES["bucket"], WINDOW, cores=2), tmp_path)
-    found = _ids(spark.read.parquet(str(tmp_path / "pairs")))
+    query = run(wm.join(stream(spark, left), stream(spark, right), CASES["bucket"], WINDOW, cores=2), tmp_path)
+    found = committed(spark, tmp_path)
     assert not any(left_id >= 90_000 for left_id, _ in found)
-    metrics = [p.observedMetrics[METRICS] for p in query.recentProgress if METRICS in p.observedMetrics]
+    metrics = metrics_of(query)
     assert sum(metric.late_rows for metric in metrics) >= ROWS * 9 // 10
 
 
@@ -200,12 +176,12 @@ def test_spark_spreads_the_cores_as_we_compute(spark: SparkSession) -> None:
 def test_refusals_before_the_query_starts(spark: SparkSession, folder_of: Streams) -> None:
     left, right = folder_of("left", LEFT[:1]), folder_of("right", RIGHT[:1])
     frames = [spark.read.parquet(str(folder)) for folder in (left, right)]
-    stream = _stream(spark, left)
+    streaming = stream(spark, left)
     for error, words, call in (
         (wm.SchemaError, "no column 'nothing'", lambda: wm.join(*frames, "left.nothing = right.k", WINDOW)),
         (wm.ColumnTypeError, "compares", lambda: wm.join(*frames, "left.s = right.k", WINDOW)),
         (wm.ColumnTypeError, "timestamp", lambda: wm.join(*frames, CASES["hash"], wm.time_window("1 second", ts="k"))),
-        (wm.SpecificationError, "streaming", lambda: wm.join(stream, frames[1], CASES["hash"], WINDOW)),
+        (wm.SpecificationError, "streaming", lambda: wm.join(streaming, frames[1], CASES["hash"], WINDOW)),
         (wm.SpecificationError, "how=", lambda: wm.join(*frames, CASES["hash"], WINDOW, how="full")),
         (wm.SpecificationError, "cores=", lambda: wm.join(*frames, CASES["hash"], WINDOW, cores=0)),
     ):
@@ -224,22 +200,25 @@ def test_versions_that_do_not_work_are_refused(
         check_session(spark)
 
 
-def test_real_ticks_equal_spark_sql(spark: SparkSession, shared_data: Path, tmp_path: Path) -> None:
-    """Trades with the quotes of the last second near their price: two hours of one symbol, as one batch join."""
+@pytest.mark.parametrize("symbol", ["ibm", "bac"])
+def test_real_ticks_equal_spark_sql(
+    spark: SparkSession, folder_of: Streams, shared_data: Path, tmp_path: Path, symbol: str
+) -> None:
+    """Trades with the quotes within a second whose bid is near their price: a morning, in three micro-batches."""
 
-    def read(kind: str, price: int, limit: int) -> pa.Table:
-        with zipfile.ZipFile(shared_data / "ticks" / f"ibm_20131007_{kind}.zip") as archive:
+    def read(kind: str, limit: int) -> list[pa.Table]:
+        with zipfile.ZipFile(shared_data / "ticks" / f"{symbol}_20131007_{kind}.zip") as archive:
             text = io.TextIOWrapper(archive.open(archive.namelist()[0]))
-            rows = [(int(row[0]), int(row[price])) for row in csv.reader(text) if int(row[price]) > 0][:limit]
-        times, prices = zip(*rows, strict=True)
-        columns = {"id": np.arange(len(rows)), "k": np.array(prices), "v": np.zeros(len(rows))}
-        return pa.table(columns).append_column("ts", pa.array(np.array(times) * 1000, pa.timestamp("us", "UTC")))
+            rows = [(int(row[0]), int(row[1])) for row in csv.reader(text) if int(row[1]) > 0]
+        times, prices = (np.array(column[:limit]) for column in zip(*sorted(rows), strict=True))
+        columns = {"id": np.arange(limit), "k": prices, "ts": pa.array(times * 1000, pa.timestamp("us", "UTC"))}
+        return [pa.table(columns).slice(begin, limit // 3) for begin in range(0, limit, limit // 3)]
 
-    for name, table in (("left", read("trade", 1, 4_000)), ("right", read("quote", 1, 12_000))):
-        (tmp_path / name).mkdir()
-        pq.write_table(table, tmp_path / name / "0.parquet")
+    left, right = folder_of("left", read("trade", 3_999)), folder_of("right", read("quote", 12_000))
     on = "left.k BETWEEN right.k - 500 AND right.k + 500"
-    frames = [spark.read.parquet(str(tmp_path / name)) for name in ("left", "right")]
-    truth = _truth(spark, tmp_path / "left", tmp_path / "right", on)
+    pairs = wm.join(stream(spark, left), stream(spark, right), on, wm.time_window("1 second", ts="ts"))
+    run(pairs, tmp_path)
+    near = "l.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND"
+    truth = _truth(spark, left, right, on, near)
     assert len(truth) > 1000
-    assert _ids(wm.join(frames[0], frames[1], on, WINDOW)) == truth
+    assert committed(spark, tmp_path) == truth

@@ -88,7 +88,7 @@ class JoinProcessor(StatefulProcessor):
         begin = time.perf_counter()
         manifest = self._store.load(self._fingerprint)
         found = Found()
-        windows = {side: self._segments.window(side, runs, found) for side, runs in manifest.runs.items()}
+        windows = self._segments.windows(manifest.runs, found)
         watermark = self._watermark(timerValues)
         arrived, counts = self._arrived(rows, watermark)
         pairs = 0
@@ -105,6 +105,7 @@ class JoinProcessor(StatefulProcessor):
                 manifest.runs[side].append(self._segments.add(batch.storing, own, other))
         for side in OTHER_SIDE:
             self._tidy(manifest, side, windows, watermark if self._plan.time is not None else arrived[side].counted)
+        self._segments.check()
         self._store.save(manifest)
         runs = [run for side in OTHER_SIDE for run in manifest.runs[side]]
         yield _output(
@@ -135,13 +136,11 @@ class JoinProcessor(StatefulProcessor):
     def _tidy(self, manifest: Manifest, side: Side, windows: dict[Side, StreamWindow], reached: int | None) -> None:
         """Remove runs that have expired as a whole; merge those that have become many."""
         runs = manifest.runs[side]
-        kept = self._plan.length(side)
-        if reached is not None:
-            before = reached - self._plan.length(side)
-            for run in [run for run in runs if run.high < before]:
-                self._segments.remove(run)
-                runs.remove(run)
-            kept = max((run.high for run in runs), default=before) - before  # window and lateness together
+        before = min((run.low for run in runs), default=0) if reached is None else reached - self._plan.length(side)
+        for run in [run for run in runs if run.high < before]:
+            self._segments.remove(run)
+            runs.remove(run)
+        kept = max((run.high for run in runs), default=before) - before  # a window's length and more: lateness
         while some := mergeable(runs, kept // 2):
             runs[-len(some) :] = [self._segments.merge(side, some, windows[OTHER_SIDE[side]])]
 

@@ -100,6 +100,10 @@ class RunCache:
             return None
         return MappedRun(content, path, _identity(stat))
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is a file of a run, damaged or not."""
+        return self._path(name).exists()
+
     def drop(self, name: str) -> None:
         """Remove a run; workers that have mapped it keep it."""
         with suppress(OSError):

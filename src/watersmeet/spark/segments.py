@@ -23,6 +23,7 @@ from watersmeet.spark.envelope import one_batch, to_blob
 from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Run, RunStore
+from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, create
 from watersmeet.subwindow.contract import Entries
@@ -72,12 +73,16 @@ class Segments:
         self._plan = plan
         self._store = store
         self._cache = cache
+        self._used: list[MappedRun] = []
 
-    def window(self, side: Side, runs: list[Run], found: Found) -> StreamWindow:
-        """Return the window that one side's runs make up."""
-        window = StreamWindow(self._plan, side)
-        window.segments.extend(self._segment(side, run, found) for run in runs)
-        return window
+    def windows(self, runs: dict[Side, list[Run]], found: Found) -> dict[Side, StreamWindow]:
+        """Return the windows that each side's runs make up."""
+        self._used = []
+        self._forget_removed({run.name for some in runs.values() for run in some})
+        windows = {side: StreamWindow(self._plan, side) for side in runs}
+        for side, window in windows.items():
+            window.segments.extend(self._segment(side, run, found) for run in runs[side])
+        return windows
 
     def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, level: int = 0) -> Run:
         """Store a batch (not empty) as a run, and as a segment of its window."""
@@ -111,15 +116,36 @@ class Segments:
         if self._cache is not None:
             self._cache.drop(run.name)
 
+    def check(self) -> None:
+        """Raise if a file that was read for this micro-batch has been changed meanwhile: its pairs may be wrong."""
+        if not all(mapped.is_intact for mapped in self._used):
+            raise SnapshotError(
+                explain_refusal(
+                    "a file of the cache of runs was changed while it was read",
+                    "files that only the join itself writes and removes",
+                    "restart the query: it goes on from its checkpoint, without the damaged file",
+                )
+            )
+
+    def _forget_removed(self, live: set[str]) -> None:
+        """Forget runs that other workers have removed: those whose files are gone."""
+        if self._cache is None:
+            return
+        for name in [name for name in _remembered if name not in live and not self._cache.has(name)]:
+            del _remembered[name]
+
     def _segment(self, side: Side, run: Run, found: Found) -> Segment:
         known = _remembered.get(run.name)
         if known is not None and (known.mapped is None or known.mapped.is_intact):
             _remembered.move_to_end(run.name)
             found.remembered += 1
+            if known.mapped is not None:
+                self._used.append(known.mapped)
             return known.segment
         mapped = None if self._cache is None else self._cache.get(run.name)
         if mapped is not None:
             found.mapped += 1
+            self._used.append(mapped)
             segment = self._mapped(run, *_from_cache(mapped.content, self._plan.schemas[side]))
         else:
             found.read += 1

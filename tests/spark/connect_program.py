@@ -1,0 +1,49 @@
+"""A program that runs one join on Spark Connect, as a stream and as a batch, and prints its pairs as JSON.
+
+A process of its own, because classic sessions and those of Connect do not go together in one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+from pyspark.sql import SparkSession
+from streams import committed, ids, metrics_of, run, stream
+
+import watersmeet as wm
+from watersmeet.spark.java import find_java
+
+
+def main(left: str, right: str, on: str, seconds: str) -> None:
+    """Join two folders of files."""
+    find_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the server is started here, and starts the workers
+    spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    window = wm.time_window(seconds, ts="ts")
+    home = tempfile.mkdtemp()
+    query = run(wm.join(stream(spark, left), stream(spark, right), on, window), home)
+    batch = wm.join(spark.read.parquet(left), spark.read.parquet(right), on, window)
+    answer = {
+        "session": type(spark).__module__,
+        "streaming": sorted(committed(spark, home).items()),
+        "batch": sorted(ids(batch).items()),
+        "metrics": sum(_pairs(metrics) for metrics in metrics_of(query)),
+    }
+    print(json.dumps(answer))  # noqa: T201
+    spark.stop()
+
+
+def _pairs(metrics: Any) -> int:
+    """Return a micro-batch's number of pairs: Connect gives a record as its values and its schema."""
+    names = [field["name"] for field in metrics["schema"]["fields"]]
+    return int(metrics["values"][names.index("pairs")])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,81 @@
+"""A program that runs streaming joins and may be killed: one job a line of its input (JSON), one answer a line.
+
+The answer is ``done`` when the query has consumed all there is; the file ``found`` in its home then has the pairs it
+has committed. It is ``failed: …`` when Spark gave the query up. Run again, a job goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import streams
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from streams import stream
+
+import watersmeet as wm
+
+
+@dataclass(frozen=True)
+class Job:
+    """A join of two folders of files, read one a micro-batch, into the folder ``home``."""
+
+    left: str
+    right: str
+    home: str
+    on: str
+    window: dict[str, str | int]
+    """Arguments of ``time_window``, or of ``count_window``."""
+    routing: str = "auto"
+    structure: str = "auto"
+
+    def line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+
+def joined(spark: SparkSession, job: Job) -> DataFrame:
+    """Return the job's pairs."""
+
+    window = wm.time_window(**job.window) if "ts" in job.window else wm.count_window(**job.window)  # type: ignore[arg-type]
+    return wm.join(
+        stream(spark, job.left),
+        stream(spark, job.right),
+        job.on,
+        window,
+        routing=job.routing,  # type: ignore[arg-type]
+        structure=job.structure,  # type: ignore[arg-type]
+        cores=2,
+    )
+
+
+def run(spark: SparkSession, job: Job) -> str:
+    """Run a job over all there is, into files."""
+    try:
+        streams.run(joined(spark, job), job.home)
+    except StreamingQueryException as error:
+        return f"failed: {str(error).splitlines()[0]}"
+    found = list(streams.committed(spark, job.home).elements())
+    Path(job.home, "found").write_text(json.dumps(found), encoding="utf-8")
+    return "done"
+
+
+def main(master: str, scratch: Path) -> None:
+    """Answer jobs until the input ends."""
+    local = {
+        "spark.master": master,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "tables"),
+    }
+    spark = wm.session(2, memory="1g", more=local | {"spark.ui.showConsoleProgress": "false"})
+    spark.sparkContext.setLogLevel("OFF")
+    print("ready", flush=True)  # noqa: T201
+    for line in sys.stdin:
+        print(run(spark, Job(**json.loads(line))), flush=True)  # noqa: T201
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,350 @@
+"""Exactly once, whatever is killed: SIGKILL at a random moment, a restart from the checkpoint, the same pairs.
+
+A process of its own runs the query (``query_program.py``). Killed are the driver with its JVM, an executor's JVM while
+the driver lives, or all Python workers. When and how follows from the seed in the test's name: after how many
+micro-batches, how long into the next one, which predicate, which structure before and which after. Afterwards the pairs
+that the file sink has committed are compared with the truth as multisets: none lost, none twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+import query_program
+from query_program import Job
+from streams import Pairs
+
+import watersmeet as wm
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
+
+ROWS: Final = 150
+SPANS: Final = [100_000] * 9 + [700_000] * 5
+"""Microseconds that each micro-batch spans: the first eight are merged into a run, which has expired before the end."""
+TIME: Final = {"left": "2 seconds", "right": "1700 milliseconds", "ts": "ts"}
+TIME_SQL: Final = (
+    "((l.ts >= r.ts AND l.ts <= r.ts + INTERVAL 1700 MILLISECONDS)"
+    " OR (l.ts < r.ts AND r.ts <= l.ts + INTERVAL 2 SECONDS))"
+)
+COUNT: Final[dict[str, str | int]] = {"left": 900, "right": 700}
+COUNT_WINDOW: Final = wm.count_window(left=900, right=700)
+CASES: Final = {
+    "hash": "left.s = right.s AND left.k BETWEEN right.k - 100 AND right.k + 100",
+    "bucket": "left.k BETWEEN right.k - 20 AND right.k + 35",
+    "broadcast": "left.k < right.k AND left.v - right.v > 0.9",
+    "count": "left.k BETWEEN right.k - 20 AND right.k + 35",
+}
+STRUCTURES: Final = ["auto", "bi_sort", "rap_table", "wib_tree"]
+
+
+@cache
+def _tables(seed: int) -> list[pa.Table]:
+    random = np.random.default_rng(seed)
+    tables, begin = [], 0
+    for number, span in enumerate(SPANS):
+        tables.append(
+            pa.table(
+                {
+                    "id": np.arange(ROWS) + number * ROWS,
+                    "ts": pa.array(random.integers(begin, begin + span, ROWS), pa.timestamp("us", "UTC")),
+                    "k": random.integers(0, 5_000, ROWS),
+                    "s": pa.array(random.choice([f"s{n}" for n in range(20)], ROWS)),
+                    "v": random.random(ROWS),
+                }
+            )
+        )
+        begin += span
+    return tables
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Write both streams' files once for all runs."""
+    folders = {}
+    for side, seed in (("left", 11), ("right", 12)):
+        folder = tmp_path_factory.mktemp(side)
+        for number, table in enumerate(_tables(seed)):
+            file = folder / f"{number:03d}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark reads files in this order
+        folders[side] = str(folder)
+    return folders
+
+
+@cache
+def _truth(case: str) -> Pairs:
+    """Return the pairs of a case: DuckDB's batch join, for a count window those of the join in this process."""
+    lefts, rights = _tables(11), _tables(12)
+    if case == "count":
+        join = wm.StreamJoin(left=lefts[0].schema, right=rights[0].schema, on=CASES[case], window=COUNT_WINDOW)
+        parts = [join.push(left=left, right=right) for left, right in zip(lefts, rights, strict=True)]
+        pairs = pa.concat_tables(parts).select(["left_id", "right_id"])
+    else:
+        duckdb.register("l", pa.concat_tables(lefts))
+        duckdb.register("r", pa.concat_tables(rights))
+        on = CASES[case].replace("left.", "l.").replace("right.", "r.")
+        pairs = duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on} AND {TIME_SQL}").to_arrow_table()  # noqa: S608
+    return Counter(zip(*(column.to_pylist() for column in pairs.columns), strict=True))
+
+
+class Driver:
+    """A process that runs queries, and all that it has started."""
+
+    def __init__(self, master: str, scratch: Path) -> None:
+        self._errors = (scratch / "errors").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, query_program.__file__, master, scratch],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+            env=os.environ
+            | {"PYTHONPATH": ":".join(filter(None, sys.path)), "SPARK_LOCAL_IP": "127.0.0.1"}
+            | {"SPARK_HOME": str(_spark_home(scratch))},
+        )
+        assert self.answer() == "ready"
+
+    def begin(self, job: Job) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(job.line())
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """Kill Python and the JVMs together."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._close()
+
+    def kill_executor(self, random: np.random.Generator) -> int:
+        """Kill one executor's JVM; return how many processes were killed."""
+        return _kill(random.permutation(self._started("CoarseGrainedExecutorBackend"))[:1].tolist())
+
+    def kill_workers(self) -> int:
+        """Kill all Python workers, not the daemons that they were forked from; return how many."""
+        workers = self._started("pyspark.daemon")
+        parents = {parent for pid, parent, _ in _processes() if pid in workers}
+        return _kill([pid for pid in workers if pid not in parents])
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._close()
+
+    def _started(self, program: str) -> list[int]:
+        """Return the processes below this one whose command names ``program``."""
+        family = {self._process.pid}
+        processes = _processes()
+        while more := {pid for pid, parent, _ in processes if parent in family} - family:
+            family |= more
+        return [pid for pid, _, command in processes if pid in family and program in command]
+
+    def _close(self) -> None:
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def _spark_home(scratch: Path) -> Path:
+    """Return a folder that leads to all of Spark: executors write their logs into Spark's home, wherever it is."""
+    home = scratch / "spark"
+    if not home.exists():
+        home.mkdir()
+        for part in Path(pyspark.__file__).parent.iterdir():
+            (home / part.name).symlink_to(part)
+    return home
+
+
+def _processes() -> list[tuple[int, int, str]]:
+    """Return process, parent and command of all that run."""
+    listed = subprocess.run(["ps", "-axwwo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout  # noqa: S607
+    fields = (line.split(None, 2) for line in listed.splitlines())
+    return [(int(pid), int(parent), " ".join(command)) for pid, parent, *command in fields]
+
+
+def _kill(processes: list[int]) -> int:
+    killed = 0
+    for pid in processes:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has just ended by itself
+            continue
+        killed += 1
+    return killed
+
+
+class Drivers:
+    """One driver for each master, started when first needed and again after it has been killed."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._running: dict[str, Driver] = {}
+
+    def on(self, master: str) -> Driver:
+        if master not in self._running:
+            for idle in list(self._running):  # the machine need not carry more than one
+                self._running.pop(idle).stop()
+            self._running[master] = Driver(master, self._scratch)
+        return self._running[master]
+
+    def kill(self, master: str) -> None:
+        self._running.pop(master).kill()
+
+    def stop(self) -> None:
+        for driver in self._running.values():
+            driver.stop()
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
+    drivers = Drivers(tmp_path_factory.mktemp("drivers"))
+    yield drivers
+    drivers.stop()
+
+
+class Moment:
+    """What a seed decides."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.case = list(CASES)[seed % len(CASES)]
+        self.before, self.after = self.random.choice(STRUCTURES, 2).tolist()
+        self.batches = int(self.random.integers(1, len(SPANS) - 3))
+        self.delay = float(self.random.uniform(0, 0.8))
+
+    def job(self, inputs: dict[str, str], home: Path) -> Job:
+        window: dict[str, str | int] = COUNT if self.case == "count" else {**TIME}
+        routing = "bucket" if self.case == "count" else self.case
+        return Job(**inputs, home=str(home), on=CASES[self.case], window=window, routing=routing, structure=self.before)
+
+    def await_in(self, home: Path) -> None:
+        """Wait until the query in ``home`` has committed so many micro-batches, and then a little."""
+        commits = home / "checkpoint" / "commits"
+        while not (commits / str(self.batches - 1)).exists():
+            time.sleep(0.01)
+        time.sleep(self.delay)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.case}, killed {self.delay:.2f} s after {self.batches} micro-batches, "
+            f"structure {self.before} then {self.after}"
+        )
+
+
+def _check(home: Path, truth: Pairs) -> None:
+    """Compare what the file sink has committed."""
+    found = Counter(map(tuple, json.loads((home / "found").read_text())))
+    assert truth.total() > 500
+    assert found - truth == Counter(), "pairs that should not be, or twice"
+    assert truth - found == Counter(), "lost pairs"
+
+
+def _seeds(fast: list[int], long: range) -> list[object]:
+    return [*fast, *(pytest.param(seed, marks=pytest.mark.long) for seed in long)]
+
+
+@pytest.mark.parametrize("seed", _seeds([1], range(2, 9)))
+def test_driver_is_killed(
+    drivers: Drivers,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    moment = Moment(seed)
+    job = moment.job(inputs, tmp_path)
+    drivers.on("local[2,4]").begin(job)
+    moment.await_in(tmp_path)
+    drivers.kill("local[2,4]")
+    done = len([file for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdecimal()])
+    assert done < len(SPANS), "killed too late: nothing was left to do"
+    drivers.on("local[2,4]").begin(replace(job, structure=moment.after))
+    assert drivers.on("local[2,4]").answer() == "done"
+    print(f"driver: {moment}; {done} micro-batches had been committed")  # noqa: T201
+    _check(tmp_path, _truth(moment.case))
+
+
+@pytest.mark.parametrize("seed", _seeds([22], range(23, 29)))
+def test_python_workers_are_killed_and_the_query_goes_on(
+    drivers: Drivers,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    """Where a task may fail four times, Spark runs it again by itself."""
+    moment = Moment(seed)
+    driver = drivers.on("local[2,4]")
+    driver.begin(moment.job(inputs, tmp_path))
+    moment.await_in(tmp_path)
+    killed = driver.kill_workers()
+    assert killed > 0
+    assert driver.answer() == "done"
+    print(f"workers: {moment}; {killed} killed")  # noqa: T201
+    _check(tmp_path, _truth(moment.case))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(41, 46))
+def test_python_workers_are_killed_and_the_query_is_restarted(
+    drivers: Drivers,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    """Where a task must not fail, the query does; killed while no task runs, workers are not missed."""
+    moment = Moment(seed)
+    job = moment.job(inputs, tmp_path)
+    driver = drivers.on("local[2]")
+    driver.begin(job)
+    moment.await_in(tmp_path)
+    killed = driver.kill_workers()
+    assert killed > 0
+    answer = driver.answer()
+    if answer != "done":
+        driver.begin(replace(job, structure=moment.after))
+        assert driver.answer() == "done"
+    print(f"workers: {moment}; {killed} killed; the query {answer}")  # noqa: T201
+    _check(tmp_path, _truth(moment.case))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(61, 68))
+def test_executor_is_killed_while_the_driver_lives(
+    drivers: Drivers,
+    inputs: dict[str, str],
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    """Two executors of one core each: the other one goes on with a state it has never seen until there is a new one."""
+    moment = Moment(seed)
+    driver = drivers.on("local-cluster[2,1,1024]")
+    driver.begin(moment.job(inputs, tmp_path))
+    moment.await_in(tmp_path)
+    assert driver.kill_executor(moment.random) == 1
+    answer = driver.answer()
+    if answer != "done":
+        driver.begin(moment.job(inputs, tmp_path))
+        assert driver.answer() == "done"
+    print(f"executor: {moment}; the query {answer}")  # noqa: T201
+    _check(tmp_path, _truth(moment.case))
