@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from streams import committed, ids, metrics_of, run, stream
@@ -189,6 +189,16 @@ def test_refusals_before_the_query_starts(spark: SparkSession, folder_of: Stream
             call()
         assert "allowed:" in str(refused.value)
         assert "next step:" in str(refused.value)
+
+
+def test_an_output_mode_that_a_join_cannot_have_is_refused(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path
+) -> None:
+    left, right = folder_of("left", LEFT[:1]), folder_of("right", RIGHT[:1])
+    pairs = wm.join(stream(spark, left), stream(spark, right), CASES["hash"], WINDOW)
+    writer = pairs.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(AnalysisException, match="complete"):
+        writer.outputMode("complete").start()
 
 
 @pytest.mark.parametrize(("package", "version"), [("pyspark", "4.0.1"), ("pyspark", "3.5.4"), ("pandas", "3.0.0")])
