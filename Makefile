@@ -21,7 +21,7 @@ test: $(READY) ## Run the fast tests
 	@$(BIN)/pytest --timeout=300
 
 test-long: $(READY) ## Run what `make test` leaves out: long tests, and property tests with many more examples
-	@WATERSMEET_HYPOTHESIS_PROFILE=long $(BIN)/pytest --timeout=1800 -m "long or hypothesis"
+	@WATERSMEET_HYPOTHESIS_PROFILE=long $(BIN)/pytest --timeout=900 -m "long or hypothesis"
 
 test-all: ## Run everything: `make test`, then `make test-long`
 	@$(MAKE) --no-print-directory test
