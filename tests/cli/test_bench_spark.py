@@ -32,6 +32,7 @@ def _run_quick(name: str, out: Path, capsys: pytest.CaptureFixture[str]) -> dict
     return written
 
 
+@pytest.mark.long
 def test_speed_compares_the_join_with_the_empty_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = _run_quick("speed", tmp_path, capsys)
     ours = [run for run in written["runs"] if run["what"] == "ours"]

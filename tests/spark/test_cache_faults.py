@@ -115,6 +115,7 @@ def test_cache_damaged_in_every_way(spark: SparkSession, folder_of: Streams, tmp
     assert max(runs) < 2 * BATCHES, "runs were merged"
 
 
+@pytest.mark.long
 def test_cache_removed_all_the_time(spark: SparkSession, folder_of: Streams, tmp_path: Path, truth: Pairs) -> None:
     left, right = folder_of("left", LEFT), folder_of("right", RIGHT)
     query = start(_joined(spark, left, right), tmp_path)
@@ -127,6 +128,7 @@ def test_cache_removed_all_the_time(spark: SparkSession, folder_of: Streams, tmp
     assert committed(spark, tmp_path) == truth
 
 
+@pytest.mark.long
 def test_a_cache_too_small_for_the_window(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, truth: Pairs
 ) -> None:

@@ -261,11 +261,7 @@ def _check(home: Path, truth: Pairs) -> None:
     assert truth - found == Counter(), "lost pairs"
 
 
-def _seeds(fast: list[int], long: range) -> list[object]:
-    return [*fast, *(pytest.param(seed, marks=pytest.mark.long) for seed in long)]
-
-
-@pytest.mark.parametrize("seed", _seeds([1], range(2, 9)))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 9))])
 def test_driver_is_killed(
     drivers: Drivers,
     inputs: dict[str, str],
@@ -285,7 +281,8 @@ def test_driver_is_killed(
     _check(tmp_path, _truth(moment.case))
 
 
-@pytest.mark.parametrize("seed", _seeds([22], range(23, 29)))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(22, 29))
 def test_python_workers_are_killed_and_the_query_goes_on(
     drivers: Drivers,
     inputs: dict[str, str],

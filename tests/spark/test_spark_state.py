@@ -99,7 +99,7 @@ def test_every_core_is_busy_in_every_micro_batch(spark: SparkSession, folder_of:
     assert {partition_of(core, 2) for core in core_ids(2, 2)} == {0, 1}, "different partitions, so different tasks"
 
 
-@pytest.mark.parametrize("first", [7, 8, 9])
+@pytest.mark.parametrize("first", [pytest.param(7, marks=pytest.mark.long), 8, pytest.param(9, marks=pytest.mark.long)])
 def test_restart_around_a_merge(spark: SparkSession, folder_of: Streams, tmp_path: Path, first: int) -> None:
     """The eighth micro-batch merges runs; a start with another structure goes on just before, just after and later."""
     batches, rows = 18, 200
