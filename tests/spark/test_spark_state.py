@@ -81,7 +81,7 @@ def test_runs_stay_few_when_lateness_is_longer_than_the_window(
     window = wm.time_window("500 milliseconds", ts="ts", lateness="10 seconds")
     query = run(wm.join(stream(spark, left), stream(spark, right), ON, window, cores=2), tmp_path)
     runs = [core["runs"] for metric in metrics_of(query) for core in _records(metric)]
-    assert max(runs) <= 2 * (FAN_IN + 2), "both sides: fewer than eight small runs and two merged ones"
+    assert max(runs) <= 2 * 2 * FAN_IN, "both sides: eight small runs are merged once they are half of what is kept"
 
 
 def test_every_core_is_busy_in_every_micro_batch(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
