@@ -32,6 +32,7 @@ __all__ = [
     "ENVELOPE",
     "ENVELOPE_NAMES",
     "PIECE_BYTES",
+    "SEQUENCE",
     "Envelope",
     "arranger",
     "envelopes",

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.spark.envelope import one_batch, to_blob
+from watersmeet.spark.envelope import SEQUENCE, one_batch, to_blob
 from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Run, RunStore
@@ -39,7 +39,6 @@ Int64s = npt.NDArray[np.int64]
 
 REMEMBERED_BYTES: Final = 2 << 30
 CHOICE: Final = b"watersmeet choice"
-SEQUENCE: Final = "\0sequence"
 KEY: Final = "\0key"
 ROW: Final = "\0row"
 GROUP: Final = "\0group"
