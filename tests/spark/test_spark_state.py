@@ -63,7 +63,8 @@ def test_state_stays_bounded(spark: SparkSession, folder_of: Streams, tmp_path: 
     assert len(metrics) > min(batches, 100) // 2, "the progress keeps the last hundred micro-batches"
     live = 2 * batches_per_window * lefts[0].nbytes
     assert max(metric.state_bytes for metric in metrics) <= 2.5 * live
-    assert min(metric.state_bytes for metric in metrics[-batches_per_window:]) >= live / 2, "the window is there"
+    # Narrowed rows take about half their raw bytes here.
+    assert min(metric.state_bytes for metric in metrics[-batches_per_window:]) >= live / 4, "the window is there"
     levels = 2 + log(batches_per_window, FAN_IN)
     most = max(core["runs"] for metric in metrics for core in _records(metric))
     assert most <= 2 * FAN_IN * levels  # both sides

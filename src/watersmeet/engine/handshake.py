@@ -43,7 +43,7 @@ from watersmeet.engine.blocks import blocks_of, last_place
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topology import Layout, SavedSegment
+from watersmeet.engine.topology import Layout, SavedSegment, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import Extent
@@ -238,7 +238,7 @@ class HandshakeCore:
             neighbour.put_at_once(message, LANE[direction])
 
 
-class Handshake:
+class Handshake(Topology):
     """The chain, and the caller as source of both streams."""
 
     keeps_order: ClassVar[bool] = False

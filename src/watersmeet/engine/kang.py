@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.topology import Layout, SavedSegment, saved_windows
+from watersmeet.engine.topology import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import StreamWindow
@@ -23,7 +23,7 @@ from watersmeet.window.stream_window import StreamWindow
 __all__ = ["Kang"]
 
 
-class Kang:
+class Kang(Topology):
     """Both windows on one core, the caller's."""
 
     keeps_order: ClassVar[bool] = False
@@ -44,17 +44,9 @@ class Kang:
                 self._windows[side].expire(before)
         return found
 
-    def owed(self) -> list[pa.Table]:
-        """Nothing: rows meet as they arrive."""
-        return []
-
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return the one window of a side."""
         return [self._windows[side]]
-
-    def save(self, side: Side) -> list[SavedSegment]:
-        """Return a side's rows."""
-        return saved_windows(self.windows(side))
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
         """Add a segment of saved rows."""

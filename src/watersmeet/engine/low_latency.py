@@ -29,7 +29,7 @@ import pyarrow as pa
 from watersmeet.engine.blocks import blocks_of, share_of
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topology import Layout, SavedSegment, saved_windows
+from watersmeet.engine.topology import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -125,7 +125,7 @@ class LowLatencyCore:
                 self.windows[side].expire(before)
 
 
-class LowLatencyHandshake:
+class LowLatencyHandshake(Topology):
     """The chain, and the caller as source and coordinator."""
 
     keeps_order: ClassVar[bool] = False
@@ -168,17 +168,9 @@ class LowLatencyHandshake:
             inbox.put_at_once(message)
         self._crew.wait_until_quiet()
 
-    def owed(self) -> list[pa.Table]:
-        """Nothing: when a push has returned, all its rows have passed all cores."""
-        return []
-
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return all cores' windows of a side."""
         return [core.windows[side] for core in self._cores]
-
-    def save(self, side: Side) -> list[SavedSegment]:
-        """Return a side's rows."""
-        return saved_windows(self.windows(side))
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Give saved rows homes."""

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew
-from watersmeet.engine.topology import Layout, SavedSegment, saved_windows
+from watersmeet.engine.topology import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -86,7 +86,7 @@ def _take_part(worker: int, _: int, round_: _Round) -> None:
     round_.work(worker)
 
 
-class PanJoin:
+class PanJoin(Topology):
     """The manager, and the windows whose subwindows it shares out."""
 
     keeps_order: ClassVar[bool] = False
@@ -176,17 +176,9 @@ class PanJoin:
             self._crew.wait_until_quiet()
         return round_.found
 
-    def owed(self) -> list[pa.Table]:
-        """Nothing: rows meet as they arrive."""
-        return []
-
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return a side's window."""
         return [self._windows[side]]
-
-    def save(self, side: Side) -> list[SavedSegment]:
-        """Return a side's rows."""
-        return saved_windows(self.windows(side))
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
         """Add a subwindow of saved rows."""

@@ -34,7 +34,7 @@ from watersmeet.engine.blocks import blocks_in_order_of_arrival, blocks_of, shar
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import pair_numbers
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topology import Layout, SavedSegment, saved_windows
+from watersmeet.engine.topology import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -136,7 +136,7 @@ class JoinCore:
         return marked
 
 
-class SplitJoin:
+class SplitJoin(Topology):
     """The distribution tree, the join cores and the mergers."""
 
     keeps_order: ClassVar[bool] = True
@@ -181,17 +181,9 @@ class SplitJoin:
         parts = ([results[place] for results in found if place in results] for place in range(1, blocks + 1))
         return [merge_marked(results).pairs for results in parts if results]
 
-    def owed(self) -> list[pa.Table]:
-        """Nothing: rows meet as they arrive."""
-        return []
-
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return all cores' windows of a side."""
         return [core.windows[side] for core in self._cores]
-
-    def save(self, side: Side) -> list[SavedSegment]:
-        """Return a side's rows."""
-        return saved_windows(self.windows(side))
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Share saved rows out."""

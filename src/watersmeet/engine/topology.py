@@ -30,7 +30,7 @@ from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Layout", "Order", "SavedSegment", "Topology", "saved_windows"]
+__all__ = ["Layout", "Order", "SavedSegment", "Topology"]
 
 Order = Literal["outer", "inner"]
 SavedSegment = tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]
@@ -72,16 +72,21 @@ class Topology(Protocol):
         ...
 
     def owed(self) -> list[pa.Table]:
-        """Return the pairs of stored rows that have not met yet. Changes nothing."""
-        ...
+        """Return the pairs of stored rows that have not met yet: none, where rows meet as they arrive."""
+        return []
 
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return the windows, of all cores, that hold a side's rows."""
         ...
 
     def save(self, side: Side) -> list[SavedSegment]:
-        """Return a side's rows, oldest subwindow first."""
-        ...
+        """Return a side's rows, oldest subwindow first, so that they can expire in that order."""
+        segments = [
+            (segment.place.high, saved)
+            for window in self.windows(side)
+            for segment, saved in zip(window.segments, window.save(), strict=True)
+        ]
+        return [saved for _, saved in sorted(segments, key=lambda entry: entry[0])]
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
         """Take in a subwindow of saved rows, whatever topology saved them."""
@@ -90,13 +95,3 @@ class Topology(Protocol):
     def close(self) -> None:
         """End all threads; what is stored can still be looked at and saved."""
         ...
-
-
-def saved_windows(windows: Sequence[StreamWindow]) -> list[SavedSegment]:
-    """Return the segments of some cores' windows of one side, oldest first, so that they can expire in that order."""
-    segments = [
-        (segment.place.high, saved)
-        for window in windows
-        for segment, saved in zip(window.segments, window.save(), strict=True)
-    ]
-    return [saved for _, saved in sorted(segments, key=lambda entry: entry[0])]
