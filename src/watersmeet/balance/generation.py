@@ -95,15 +95,17 @@ class Generation:
             owners = tuple(tuple(map(int, some)) for some in content.pop("owners"))
             active = tuple(map(int, content.pop("active")))
             numbers = {name: int(value) for name, value in content.items()}
-            return {FORMAT: cls}[numbers.pop("format")](owners=owners, active=active, **numbers)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SnapshotError(
-                explain_refusal(
-                    f"a generation of the routing table cannot be read: {text[:80]!r}",
-                    f"what watersmeet wrote, in format {FORMAT}",
-                    "restore the file, or begin with a new checkpoint location",
-                )
-            ) from error
+            if numbers.pop("format") == FORMAT:
+                return cls(owners=owners, active=active, **numbers)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass  # refused below, like another format
+        raise SnapshotError(
+            explain_refusal(
+                f"a generation of the routing table cannot be read: {text[:80]!r}",
+                f"what watersmeet wrote, in format {FORMAT}",
+                "restore the file, or begin with a new checkpoint location",
+            )
+        )
 
 
 @dataclass(frozen=True)
