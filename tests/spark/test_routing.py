@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import watersmeet as wm
+from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import core_ids, partition_of
 from watersmeet.spark.routing import choose_routing, route_rows
 from watersmeet.spec.predicates import band, equal, less
@@ -28,11 +29,12 @@ def _plan(kind: pa.DataType, predicate: wm.Predicate) -> JoinPlan:
 def _meetings(plan: JoinPlan, routing: str, cores: int, left: list[float], right: list[float]) -> np.ndarray:
     """Count on how many cores each left row meets each right row, both new: where the right row is stored."""
     spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
+    table = RoutingTable((first_generation(cores),))
     kind = plan.schemas["left"].field(0).type
     met = np.zeros((len(left), len(right)), int)
     rows = {side: pa.record_batch({"k": pa.array(values, kind)}) for side, values in (("left", left), ("right", right))}
-    lefts = {route.core: route.rows for route in route_rows(spread, plan, "left", rows["left"], 5)}
-    for route in route_rows(spread, plan, "right", rows["right"], 3):
+    lefts = {route.core: route.rows for route in route_rows(spread, plan, "left", rows["left"], 5, table=table)}
+    for route in route_rows(spread, plan, "right", rows["right"], 3, table=table):
         stored = route.rows if route.stored is None else route.rows[route.stored]
         if route.core in lefts:
             met[np.ix_(lefts[route.core], stored)] += 1

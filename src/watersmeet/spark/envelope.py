@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spark.routing import Routing, route_rows
@@ -81,13 +82,14 @@ def packer(plan: JoinPlan, side: Side, routing: Routing, core_ids: tuple[int, ..
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
+        table = RoutingTable((first_generation(routing.cores),))
         part = _first_part()
         for rows in _collected(batches, plan.schemas[side]):
             keep = np.ones(rows.num_rows, bool)
             nulls += drop_nulls(plan, side, rows, keep)
             drop_filtered(plan, side, rows, keep)
             kept = Envelope(keep_rows(rows, keep))
-            for core, envelope in envelopes(plan, side, routing, kept, routed):
+            for core, envelope in envelopes(plan, side, routing, kept, routed, table=table):
                 yield _packed(core_ids[core], side, part, seal(envelope))
             routed += kept.rows.num_rows
             part += kept.rows.num_rows
@@ -128,11 +130,11 @@ def _columns(pairs: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Reco
 
 
 def envelopes(
-    plan: JoinPlan, side: Side, routing: Routing, whole: Envelope, routed: int
+    plan: JoinPlan, side: Side, routing: Routing, whole: Envelope, routed: int, *, table: RoutingTable
 ) -> Iterator[tuple[int, Envelope]]:
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
     rows, arrival = whole.rows, whole.arrival
-    for route in route_rows(routing, plan, side, rows, routed):
+    for route in route_rows(routing, plan, side, rows, routed, table=table):
         everything = len(route.rows) == rows.num_rows
         some = None if arrival is None else Arrival(arrival.sequence[route.rows], arrival.seen[route.rows])
         yield route.core, Envelope(rows if everything else rows.take(pa.array(route.rows)), route.stored, some)

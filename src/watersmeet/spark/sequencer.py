@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
+from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, envelopes, open_blob, seal
 from watersmeet.spark.routing import Routing
@@ -52,13 +53,14 @@ class Sequencer(StatefulProcessor):
         arrived = self._in_order(rows)
         arrivals = number_arrivals(self._plan, arrived, first)
         counts = {side: first[side] + batch.num_rows for side, batch in arrived.items()}
+        table = RoutingTable((first_generation(self._routing.cores),))
         for side, batch in arrived.items():
             keep = np.ones(batch.num_rows, bool)
             nulls = drop_nulls(self._plan, side, batch, keep)
             drop_filtered(self._plan, side, batch, keep)
             arrival = Arrival(arrivals[side].sequence[keep], arrivals[side].seen[keep])
             whole = Envelope(keep_rows(batch, keep), None, arrival)
-            for core, envelope in envelopes(self._plan, side, self._routing, whole, first[side]):
+            for core, envelope in envelopes(self._plan, side, self._routing, whole, first[side], table=table):
                 yield _rows(self._core_ids[core], side, 0, counts, seal(envelope))
             for core in (*self._core_ids, KEEPER):  # every core hears of every micro-batch
                 yield _rows(core, side, nulls, counts, pa.nulls(1, pa.binary()))

@@ -1,0 +1,1 @@
+"""Balance on many machines: which core owns which group of keys, and when that changes."""

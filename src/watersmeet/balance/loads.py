@@ -1,0 +1,160 @@
+"""What the cores did during a reorganisation epoch, and what each group costs.
+
+A core reports how many rows and pairs it had, how long it was busy, and the groups with the most work (``HEAVIEST`` of
+them; the rest in one sum, which is taken to be spread evenly over the core's other groups). From that:
+
+- *unit costs*: seconds per row and per pair, fitted to all cores, so they are those of this join on these machines;
+- *speed* of a core: how much longer than these it takes, because its machine is slower, or shared with others;
+- *work* of a group: what its rows and pairs cost. Cut in ``k`` parts, a part has ``1/k`` of the left rows and of the
+  pairs, but all right rows (see :mod:`watersmeet.balance.placement`).
+
+A group's rows are counted where they are stored, by its owners, so a row that also probes elsewhere counts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.balance.generation import Generation
+
+__all__ = [
+    "FADING",
+    "HEAVIEST",
+    "CoreLoad",
+    "GroupLoad",
+    "Observation",
+    "UnitCosts",
+    "Work",
+    "fit_costs",
+    "measure_work",
+]
+
+Floats = npt.NDArray[np.float64]
+
+HEAVIEST: Final = 32
+FADING: Final = 0.7
+"""What a micro-batch counts against the next one: when load has just changed, the last ones show what is to come."""
+SLOWEST: Final = 8.0
+"""Speeds beyond this factor are taken for noise."""
+UNLIKE: Final = 0.3
+"""A core whose speed is off by more than this is left out when costs are fitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLoad:
+    """What a core had to do for one group: rows that it stored, and pairs."""
+
+    group: int
+    left: float
+    right: float
+    pairs: float
+
+
+@dataclass(frozen=True, slots=True)
+class CoreLoad:
+    """What one core did during an epoch."""
+
+    core: int
+    rows: float
+    """Rows that reached it, be it only to probe."""
+    pairs: float
+    busy: float
+    """Seconds."""
+    state_bytes: float
+    heaviest: tuple[GroupLoad, ...]
+    rest: GroupLoad
+    """All its other groups together; ``group`` says how many of them had rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What all cores did during an epoch."""
+
+    micro_batch: int
+    """The last of the epoch."""
+    seconds: float
+    """How long the epoch was."""
+    oldest: int
+    """The oldest generation that any core has stored rows of."""
+    cores: tuple[CoreLoad, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCosts:
+    """Seconds per row and per pair."""
+
+    row: float
+    pair: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What groups cost and how fast cores are."""
+
+    left: Floats
+    right: Floats
+    pairs: Floats
+    costs: UnitCosts
+    speed: Floats
+    """Per core: seconds it needs for what takes others one."""
+
+    def of_parts(self, parts: npt.NDArray[np.int64]) -> Floats:
+        """Return for every group the work (seconds) of one of its parts, were it cut into ``parts``."""
+        rows = self.left / parts + self.right
+        return np.asarray(self.costs.row * rows + self.costs.pair * self.pairs / parts, float)
+
+    def of_part(self, group: int, parts: int) -> float:
+        """Return the work of one of ``parts`` parts of a group."""
+        rows = self.left[group] / parts + self.right[group]
+        return float(self.costs.row * rows + self.costs.pair * self.pairs[group] / parts)
+
+    def of_cores(self, generation: Generation) -> Floats:
+        """Return how long (seconds) each core would be busy with the groups that a generation gives it."""
+        work = np.repeat(self.of_parts(generation.parts), generation.parts)
+        return np.asarray(np.bincount(generation.cores, work, len(self.speed)) * self.speed, float)
+
+
+def fit_costs(cores: tuple[CoreLoad, ...]) -> UnitCosts:
+    """Return the seconds per row and per pair that explain the cores' times best (least squares, none negative)."""
+    rows, pairs, busy = (np.array([getattr(core, name) for core in cores], float) for name in ("rows", "pairs", "busy"))
+    if rows.sum() == 0:
+        return UnitCosts(0.0, 0.0)
+    if np.linalg.matrix_rank(np.stack([rows, pairs])) > 1:
+        (row, pair), *_ = np.linalg.lstsq(np.stack([rows, pairs], 1), busy)
+        if row > 0 and pair > 0:
+            return UnitCosts(float(row), float(pair))
+        alone = (rows, pairs) if pair <= 0 else (pairs, rows)
+        cost = float(alone[0] @ busy / (alone[0] @ alone[0]))
+        return UnitCosts(cost, 0.0) if pair <= 0 else UnitCosts(0.0, cost)
+    return UnitCosts(float(busy.sum() / rows.sum()), 0.0)
+
+
+def measure_work(observation: Observation, generation: Generation, cores: int) -> Work:
+    """Return what each group costs, by what ``cores`` cores reported while ``generation`` was the newest."""
+    load = np.zeros((3, generation.groups))
+    for core in observation.cores:
+        owned = np.searchsorted(generation.offsets, np.flatnonzero(generation.cores == core.core), "right") - 1
+        named = [group.group for group in core.heaviest]
+        load[:, named] += np.array([(group.left, group.right, group.pairs) for group in core.heaviest]).reshape(-1, 3).T
+        others = np.setdiff1d(owned, named)
+        if len(others):
+            load[:, others] += np.array([[core.rest.left], [core.rest.right], [core.rest.pairs]]) / len(others)
+    costs = fit_costs(observation.cores)
+    speed = _speed(observation.cores, costs, cores)
+    alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) < UNLIKE)
+    costs = fit_costs(alike)  # without those that are slow for reasons of their own
+    return Work(load[0], load[1] / generation.parts, load[2], costs, _speed(observation.cores, costs, cores))
+
+
+def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:
+    """Return how many times longer than ``costs`` each core takes."""
+    speed = np.ones(cores)
+    for load in loads:
+        expected = costs.row * load.rows + costs.pair * load.pairs
+        if expected > 0 and load.busy > 0:
+            speed[load.core] = np.clip(load.busy / expected, 1 / SLOWEST, SLOWEST)
+    return speed

@@ -1,0 +1,146 @@
+"""Where rows are stored and where they look for partners, while the routing table changes.
+
+Under one generation a left row has *one place*: a core that owns the group of its bucket; if the group is cut, one of
+its cores, in turn. A right row is wanted at *all cores* of all groups that its band touches, the places of all left
+rows it can meet. (With hash routing the band is one key.) Then, with the newest generation *n* and any live *g*:
+
+- a left row is stored at its place under *n*, a right row at all its cores under *n*, once at each;
+- a right row probes all left rows at all its cores under any live *g*, once at each;
+- a left row probes the right rows that were stored under *g* at its place under *g*, for every live *g*.
+
+**Every pair meets once.** Let *l* and *r* match, so *r*'s band touches *l*'s bucket.
+*l* came first, under *g*: it lies at one core, its place under *g*, which is one of *r*'s cores under *g*; *r* probes
+there once. *r* came first, under *g*: at *l*'s place under *g* lies one copy of *r*, and nowhere else does *l* probe
+rows of *g*. (That is why runs of right rows are never mixed across generations: at a core where *l* looks for rows of
+another generation there may lie a copy of *r* that is meant for another bucket.) Both came in one micro-batch: right
+rows probe before left rows are stored, and left rows probe after right rows are, so *r* does not find *l*, and *l*
+finds *r* as if it had come before, under *n*. The proof takes one generation at a time, so generations may differ in
+everything but the number of groups, in the width of buckets too.
+
+**Cost.** No stored row moves. A row whose group has one core, the same in all live generations, goes to that core
+alone. Cutting a group in *k* parts sends its left rows to one core each and its right rows to *k*: fewer copies than
+SplitJoin's rule, where both sides probe on all *k*; in return the right rows are also stored *k* times. (SplitJoin's
+rule would store them once, but with buckets a row found at two of a cut group's cores, at one for its own bucket and at
+the other for a neighbour's, would be found twice.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.balance.generation import Generation, RoutingTable
+from watersmeet.kernels.text import mix_hashes
+
+__all__ = ["Buckets", "Route", "place_left", "place_right"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+Buckets = Callable[[int], tuple[Int64s, Int64s]]
+"""Gives for a width of buckets the first and the last bucket of every row; of a left row they are the same."""
+
+MOST_CORES: Final = 1 << 15
+"""Core numbers are sorted as 16 bits, which takes linear time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The rows of a batch that one core gets."""
+
+    core: int
+    rows: Int64s
+    stored: Bools | None = None
+    """Which of them it keeps (None: all)."""
+    probed: Int64s | None = None
+    """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
+
+
+def place_left(table: RoutingTable, buckets: Buckets, first: int) -> list[Route]:
+    """Return where left rows go; ``first`` counts the rows placed before, for parts in turn."""
+    places = [_places(generation, buckets(generation.width)[0], first) for generation in table.generations]
+    home = places[-1]
+    moved = np.zeros(len(home), bool)
+    for place in places[:-1]:
+        moved |= place != home
+    if not moved.any():
+        return [Route(core, rows) for core, rows in _by_core(home)]
+    everywhere = (1 << len(places)) - 1
+    stay, move = np.flatnonzero(~moved), np.flatnonzero(moved)
+    row = np.concatenate([stay, *[move] * len(places)])
+    core = np.concatenate([home[stay], *(place[move] for place in places)])
+    bits = np.repeat([everywhere, *(1 << at for at in range(len(places)))], [len(stay), *[len(move)] * len(places)])
+    # A moved row may have the same core under several generations: its bits there are put together.
+    order = np.argsort(core * len(home) + row, kind="stable")
+    row, core, bits = row[order], core[order], bits[order]
+    begins = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (core[1:] != core[:-1])]))
+    row, core, bits = row[begins], core[begins], np.bitwise_or.reduceat(bits, begins)
+    stored = (bits >> (len(places) - 1)).astype(bool)
+    return [Route(number, row[some], stored[some], bits[some]) for number, some in _by_core(core)]
+
+
+def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
+    """Return where right rows go."""
+    newest = table.newest
+    low, _ = buckets(newest.width)
+    home = newest.cores[newest.offsets[newest.group_of(low)]]
+    single = np.ones(len(low), bool)  # rows that go to one core, the same under all live generations
+    for generation in table.generations:
+        begin, end = buckets(generation.width)
+        group = generation.group_of(begin)
+        single &= (
+            (begin == end) & (generation.parts[group] == 1) & (generation.cores[generation.offsets[group]] == home)
+        )
+    if single.all():
+        return [Route(core, rows) for core, rows in _by_core(home)]
+    some = np.flatnonzero(~single)
+    wanted = [np.unique(_copies(generation, buckets(generation.width), some)) for generation in table.generations]
+    if len(wanted) == 1:
+        copies, kept = wanted[0], None
+    else:
+        copies = np.unique(np.concatenate(wanted))
+        kept = np.isin(copies, wanted[-1], assume_unique=True)
+    alone = np.flatnonzero(single)
+    row = np.concatenate([alone, copies // MOST_CORES])
+    core = np.concatenate([home[alone], copies % MOST_CORES])
+    stored = None if kept is None else np.concatenate([np.ones(len(alone), bool), kept])
+    return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
+
+
+def _places(generation: Generation, bucket: Int64s, first: int) -> Int64s:
+    """Return the one core of each left row under a generation."""
+    group = generation.group_of(bucket)
+    at = generation.offsets[group]
+    if generation.is_cut:
+        # Mixed, as a stream may repeat itself with the same period as the parts.
+        turn = mix_hashes(np.zeros(len(group), np.int64), first + np.arange(len(group)))
+        at = at + (turn & np.iinfo(np.int64).max) % generation.parts[group]
+    return generation.cores[at]
+
+
+def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s) -> Int64s:
+    """Return a number for every row and core that wants it under a generation, some of them more than once."""
+    low, high = buckets[0][rows], buckets[1][rows]
+    return np.concatenate(list(_copies_by_step(generation, low, high, rows)))
+
+
+def _copies_by_step(generation: Generation, low: Int64s, high: Int64s, rows: Int64s) -> Iterator[Int64s]:
+    for step in range(int((high - low).max(initial=0)) + 1):
+        reached = np.flatnonzero(high - low >= step)
+        group = generation.group_of(low[reached] + step)
+        count = generation.parts[group]
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        core = generation.cores[np.repeat(generation.offsets[group], count) + within]
+        yield np.repeat(rows[reached], count) * MOST_CORES + core
+
+
+def _by_core(core: Int64s) -> Iterator[tuple[int, Int64s]]:
+    """Yield each core that occurs, and where it does."""
+    order = np.argsort(core.astype(np.uint16), kind="stable")
+    sizes = np.bincount(core)
+    ends = np.cumsum(sizes)
+    for number in np.flatnonzero(sizes).tolist():
+        yield number, order[ends[number] - sizes[number] : ends[number]]

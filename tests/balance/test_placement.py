@@ -1,0 +1,154 @@
+"""Every pair meets once, however the routing table changes between micro-batches: a model of the cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import watersmeet as wm
+from watersmeet.balance.generation import Generation, RoutingTable, first_generation
+from watersmeet.spark.routing import choose_routing, route_rows
+from watersmeet.window.plan import JoinPlan, plan_join
+
+GROUPS = 8
+CORES = 5
+ROUTINGS = {"hash": wm.equal("k"), "bucket": wm.band("k", "k", 3)}
+KEYS = st.one_of(st.integers(-40, 40), st.just(7), st.integers(-(2**63), 2**63 - 1))
+BATCH = st.tuples(st.lists(KEYS, max_size=8), st.lists(KEYS, max_size=8))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Generation]:
+    """Draw the generations of a query: cut groups, other cores, other widths; old ones are forgotten at any time."""
+    generations = [first_generation(CORES, GROUPS)]
+    owners = st.lists(st.sampled_from(range(CORES)), min_size=1, max_size=3, unique=True).map(tuple)
+    for number in range(1, draw(st.integers(0, 5)) + 1):
+        last = generations[-1]
+        generations.append(
+            Generation(
+                number=number,
+                first=last.first + draw(st.integers(1, 2)),
+                oldest=draw(st.integers(last.oldest, number)),
+                owners=tuple(draw(st.lists(owners, min_size=GROUPS, max_size=GROUPS))),
+                active=tuple(range(CORES)),
+                width=draw(st.sampled_from([1, 4, 9])),
+            )
+        )
+    return generations
+
+
+def table_at(generations: list[Generation], micro_batch: int) -> RoutingTable:
+    newest = max(generation.number for generation in generations if generation.first <= micro_batch)
+    return RoutingTable(tuple(generations[generations[newest].oldest : newest + 1]))
+
+
+@dataclass
+class Core:
+    """What a core of the join does, on numbers of rows instead of rows."""
+
+    left: list[int] = field(default_factory=list)
+    right: list[tuple[int, int]] = field(default_factory=list)
+    """Rows, and the generation each was stored under."""
+
+
+def meetings(
+    plan: JoinPlan, routing: str, generations: list[Generation], batches: list[tuple[list[int], list[int]]]
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return how often each left row (of all batches) meets each right row."""
+    spread = choose_routing(routing, plan, CORES)  # type: ignore[arg-type]
+    cores = [Core() for _ in range(CORES)]
+    met = np.zeros((sum(len(left) for left, _ in batches), sum(len(right) for _, right in batches)), np.int64)
+    first = {"left": 0, "right": 0}
+    for micro_batch, (left, right) in enumerate(batches):
+        table = table_at(generations, micro_batch)
+        rows = {
+            side: pa.record_batch({"k": pa.array(keys, pa.int64())})
+            for side, keys in zip(first, (left, right), strict=True)
+        }
+        for route in route_rows(spread, plan, "right", rows["right"], first["right"], table=table):
+            assert len(set(route.rows.tolist())) == len(route.rows)
+            new = route.rows + first["right"]
+            met[np.ix_(cores[route.core].left, new)] += 1
+            kept = new if route.stored is None else new[route.stored]
+            cores[route.core].right += [(row, table.newest.number) for row in kept.tolist()]
+        for route in route_rows(spread, plan, "left", rows["left"], first["left"], table=table):
+            assert len(set(route.rows.tolist())) == len(route.rows)
+            core = cores[route.core]
+            for at, row in enumerate((route.rows + first["left"]).tolist()):
+                for partner, generation in core.right:
+                    bit = generation - table.oldest
+                    if bit >= 0 and (route.probed is None or route.probed[at] >> bit & 1):
+                        met[row, partner] += 1
+                if route.stored is None or route.stored[at]:
+                    core.left.append(row)
+        first = {"left": first["left"] + len(left), "right": first["right"] + len(right)}
+    return met
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+@given(generations=histories(), batches=st.lists(BATCH, min_size=1, max_size=8))
+def test_oracle_every_pair_meets_once(
+    routing: str, generations: list[Generation], batches: list[tuple[list[int], list[int]]]
+) -> None:
+    schema = pa.schema([("k", pa.int64())])
+    plan = plan_join(schema, schema, ROUTINGS[routing], wm.count_window(10), "auto")
+    met = meetings(plan, routing, generations, batches)
+    assert (met <= 1).all()
+    width = 0 if routing == "hash" else 3
+    lefts = [(at, key) for at, (left, _) in enumerate(batches) for key in left]
+    rights = [(at, key) for at, (_, right) in enumerate(batches) for key in right]
+    for i, (left_batch, x) in enumerate(lefts):
+        for j, (right_batch, y) in enumerate(rights):
+            stored = table_at(generations, min(left_batch, right_batch)).newest.number
+            if abs(x - y) <= width and stored >= table_at(generations, max(left_batch, right_batch)).oldest:
+                assert met[i, j] == 1, (x, y, left_batch, right_batch)
+
+
+def test_a_cut_group_sends_left_rows_to_one_core_and_right_rows_to_all() -> None:
+    schema = pa.schema([("k", pa.int64())])
+    plan = plan_join(schema, schema, wm.equal("k"), wm.count_window(10), "auto")
+    cut = Generation(1, 1, 1, ((0, 1, 2),) * GROUPS, (0, 1, 2))
+    rows = pa.record_batch({"k": pa.array([5] * 3000, pa.int64())})
+    spread = choose_routing("hash", plan, CORES)
+    lefts = route_rows(spread, plan, "left", rows, 0, table=RoutingTable((cut,)))
+    assert sum(len(route.rows) for route in lefts) == 3000
+    assert all(900 < len(route.rows) < 1100 for route in lefts)
+    assert [len(route.rows) for route in route_rows(spread, plan, "right", rows, 0, table=RoutingTable((cut,)))] == [
+        3000
+    ] * 3
+
+
+def test_rows_of_groups_that_did_not_move_go_to_one_core() -> None:
+    schema = pa.schema([("k", pa.int64())])
+    plan = plan_join(schema, schema, wm.equal("k"), wm.count_window(10), "auto")
+    before = first_generation(CORES, GROUPS)
+    owners = ((4,), *before.owners[1:])
+    table = RoutingTable((before, Generation(1, 1, 0, owners, before.active)))
+    keys = np.arange(8000)
+    rows = pa.record_batch({"k": keys})
+    spread = choose_routing("hash", plan, CORES)
+    moved = np.count_nonzero(before.group_of(keys) == 0)
+    for side in ("left", "right"):
+        routes = route_rows(spread, plan, side, rows, 0, table=table)  # type: ignore[arg-type]
+        assert sum(len(route.rows) for route in routes) == 8000 + moved
+        assert sum(len(route.rows) if route.stored is None else route.stored.sum() for route in routes) == 8000
+
+
+def test_generations_survive_as_text() -> None:
+    generation = Generation(3, 17, 1, ((0,), (2, 1)), (0, 1, 2), 9)
+    assert Generation.from_json(generation.to_json()) == generation
+    for damaged in (
+        "",
+        "[]",
+        "{}",
+        generation.to_json()[:-5],
+        generation.to_json().replace('"format":1', '"format":2'),
+    ):
+        with pytest.raises(wm.SnapshotError, match="next step"):
+            Generation.from_json(damaged)
