@@ -13,14 +13,14 @@ Between the hash of a key or a bucket and its core stands the routing table, whi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.balance.generation import RoutingTable
+from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.balance.placement import Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
 from watersmeet.columns.vectors import to_float
@@ -30,7 +30,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.spec.normal import Axis
 from watersmeet.window.plan import JoinPlan
 
-__all__ = ["Route", "Routing", "RoutingName", "choose_routing", "route_rows"]
+__all__ = ["PairRoutes", "Route", "Routing", "RoutingName", "choose_routing", "route_rows"]
 
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
 Int64s = npt.NDArray[np.int64]
@@ -101,6 +101,22 @@ def route_rows(
             return _buckets(plan, axis, side, rows, width)
 
     return place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
+
+
+@dataclass(frozen=True)
+class PairRoutes:
+    """Says which cores get which rows of a join of two streams: ``Routes`` of envelopes."""
+
+    routing: Routing
+    plan: JoinPlan
+
+    def __call__(self, side: Side, rows: pa.RecordBatch, routed: int) -> list[Route]:
+        """Return for every core the rows it gets; ``routed`` counts the rows routed before."""
+        return route_rows(self.routing, self.plan, side, rows, routed, table=self._table)
+
+    @cached_property
+    def _table(self) -> RoutingTable:
+        return RoutingTable((first_generation(self.routing.cores),))
 
 
 def _is_bucketable(axis: Axis) -> bool:

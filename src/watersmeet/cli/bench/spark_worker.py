@@ -21,7 +21,7 @@ import watersmeet as wm
 from watersmeet.cli.bench.contestant import ContestantName, MicroBatch, SparkTask
 from watersmeet.cli.bench.empty_pipeline import empty_pipeline
 from watersmeet.cli.bench.feed import band_width
-from watersmeet.spark.join import METRICS
+from watersmeet.spark.pipeline import METRICS
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.window import TimeWindow
 
