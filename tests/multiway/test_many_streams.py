@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from drawing import SHAPES, Case, cases
@@ -14,7 +15,8 @@ import watersmeet as wm
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 
-STRATEGIES = ("circular",)
+STRATEGIES = {"circular": {}, "stashed": {}, "auto": {}, "overwritten": {"strategy": "stashed", "stash_rows": 1}}
+"""What each strategy is given; the stash of the last is overwritten with nearly every match."""
 
 
 def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
@@ -29,7 +31,8 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
             patch.setattr("watersmeet.engine.multiway.rows.SMALLEST_STEP", 2)
             patch.setattr("watersmeet.engine.multiway.probe_order.FIRST_DECISION", 5)
             patch.setattr("watersmeet.engine.multiway.probe_order.FEWEST_SEEN", 1)
-        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, strategy=strategy)
+        options: dict[str, Any] = {"strategy": strategy, **STRATEGIES[strategy]}
+        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, **options)
         found: Counter[tuple[int, ...]] = Counter()
         for push in case.pushes:
             results = join.push(**push)

@@ -18,7 +18,7 @@ __all__ = ["NUMBER", "Block", "arrival_of", "narrowed"]
 Int64s = npt.NDArray[np.int64]
 
 NUMBER = "\0number"
-"""Hidden last column of indexed rows. No user's column can have this name: a name in SQL has no such character."""
+"""Hidden last columns of indexed rows. No user's column has such a name: a name in SQL has no such character."""
 
 
 class Block:
@@ -55,9 +55,10 @@ class Block:
         return self._batches[partner]
 
 
-def narrowed(names: list[str], columns: list[pa.Array], numbers: Int64s) -> pa.RecordBatch:
-    """Return columns with the rows' numbers behind them."""
-    return pa.RecordBatch.from_arrays([*columns, pa.array(numbers)], names=[*names, NUMBER])
+def narrowed(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.RecordBatch:
+    """Return columns with numbers of rows, of one stream or more, behind them."""
+    hidden = [f"{NUMBER}{position}" for position in range(len(numbers))]
+    return pa.RecordBatch.from_arrays([*columns, *map(pa.array, numbers)], names=[*names, *hidden])
 
 
 def arrival_of(stream: Side, partner: Side, counts: Counts | None) -> Arrival | None:

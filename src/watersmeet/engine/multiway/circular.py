@@ -11,7 +11,7 @@ Departure from the paper: the order in which a row passes through the ring is no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from watersmeet.engine.multiway.block import Block
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.probe_order import ProbeOrders
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
+from watersmeet.spec.expression import Side
 
 __all__ = ["Circular"]
 
@@ -39,9 +40,17 @@ class Circular:
             if len(block):
                 results += map(self.stages.gather, self.join(block))
                 self.stages.index(block)
-                self.orders.count(len(block))
-        self.stages.expire(arrived.expire_before)
+                if self.orders.count(stream, len(block)):
+                    self.decide()
+        self.expire(arrived.expire_before)
         return results
+
+    def decide(self) -> None:
+        """Think again, now that more is known of the streams."""
+
+    def expire(self, before: Mapping[Side, int | None]) -> None:
+        """Drop what no row to come can meet."""
+        self.stages.expire(before)
 
     def join(self, block: Block) -> Iterator[Partials]:
         """Yield the results that a block completes."""
@@ -54,6 +63,11 @@ class Circular:
             yield partials
             return
         passage = Passage()
-        for portion in self.stages.pass_through(partials, steps[0], passage):
+        for portion in self.pass_through(partials, steps[0], passage):
             yield from self.follow(portion, steps[1:])
-        self.orders.note(partials.bound, steps[0], passage)
+        if partials.limits is partials.block.limits:  # otherwise it has shown a part of the stage only
+            self.orders.note(partials.bound, steps[0], passage)
+
+    def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
+        """Take one step."""
+        return self.stages.pass_through(partials, step, passage)

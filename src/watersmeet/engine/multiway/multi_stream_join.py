@@ -14,7 +14,8 @@ from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.stage import Stages
-from watersmeet.engine.stream_join import Late
+from watersmeet.engine.multiway.stashed import Stashed
+from watersmeet.engine.stream_join import Late, check_numbers
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.streams import check_names, read_predicate
@@ -36,6 +37,13 @@ class MultiJoinMetrics:
     window_rows: dict[Side, int]
     results: int
     window_bytes: int
+    stash_pairs: int
+    """Matches of two streams that are kept for the others."""
+    stash_hits: int
+    """Partial results that came from the stash."""
+    stash_recomputed: int
+    """Rows for which matches that were overwritten had to be found again."""
+    stash_overwritten: int
     watermark: int | None
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
 
@@ -63,6 +71,8 @@ class MultiStreamJoin:
         How subwindows are indexed, as in ``StreamJoin``.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+    stash_rows
+        Most matches of two streams that a stash keeps; older ones are overwritten, and found again where needed.
 
     Examples
     --------
@@ -90,14 +100,19 @@ class MultiStreamJoin:
         strategy: Strategy = "auto",
         structure: Structure = "auto",
         late: Late = "drop",
+        stash_rows: int = 1 << 20,
     ) -> None:
         _check_arguments(streams, on, window)
+        check_numbers(stash_rows=stash_rows)
         _check_choice("strategy", strategy, get_args(Strategy))
         _check_choice("late", late, get_args(Late))
         names = check_names(streams)
         self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
-        self._strategy = Circular(Stages(self._plan))
+        stages = Stages(self._plan)
+        self._strategy = (
+            Circular(stages) if strategy == "circular" else Stashed(stages, stash_rows, always=strategy == "stashed")
+        )
         self._results = 0
         self._finished = self._failed = False
 
@@ -156,19 +171,25 @@ class MultiStreamJoin:
         """Counts of rows, results and what was left out, and the size of the windows."""
         progress = self._intake.progress
         stages = self._strategy.stages.of
+        stashed = self._strategy if isinstance(self._strategy, Stashed) else None
+        stash = None if stashed is None else stashed.stash
         return MultiJoinMetrics(
             rows=dict(progress.rows),
             late=dict(progress.late),
             null=dict(progress.null),
             window_rows={stream: len(stage.rows) for stream, stage in stages.items()},
             results=self._results,
-            window_bytes=sum(stage.nbytes for stage in stages.values()),
+            window_bytes=sum(stage.nbytes for stage in stages.values()) + (0 if stash is None else stash.nbytes),
+            stash_pairs=0 if stash is None else len(stash),
+            stash_hits=0 if stashed is None else stashed.hits,
+            stash_recomputed=0 if stashed is None else stashed.recomputed,
+            stash_overwritten=0 if stashed is None else stashed.overwritten,
             watermark=progress.watermark,
         )
 
     def explain(self) -> str:
         """Say in plain words what connects the streams, how rows pass through them, and what is indexed."""
-        return explain_streams(self._strategy.stages, self._strategy.orders)
+        return explain_streams(self._strategy)
 
     def _check_open(self, what: str) -> None:
         if self._failed:
