@@ -15,8 +15,15 @@ import watersmeet as wm
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 
-STRATEGIES = {"circular": {}, "stashed": {}, "auto": {}, "overwritten": {"strategy": "stashed", "stash_rows": 1}}
-"""What each strategy is given; the stash of the last is overwritten with nearly every match."""
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "circular": {"strategy": "circular"},
+    "stashed": {"strategy": "stashed"},
+    "auto": {"strategy": "auto"},
+    "overwritten": {"strategy": "stashed", "stash_rows": 1},
+    "circular on threads": {"strategy": "circular", "cores": 3},
+    "overwritten on threads": {"strategy": "stashed", "stash_rows": 1, "cores": 2},
+}
+"""The stash of those called overwritten is overwritten with nearly every match."""
 
 
 def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
@@ -31,8 +38,9 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
             patch.setattr("watersmeet.engine.multiway.rows.SMALLEST_STEP", 2)
             patch.setattr("watersmeet.engine.multiway.probe_order.FIRST_DECISION", 5)
             patch.setattr("watersmeet.engine.multiway.probe_order.FEWEST_SEEN", 1)
-        options: dict[str, Any] = {"strategy": strategy, **STRATEGIES[strategy]}
-        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, **options)
+            patch.setattr("watersmeet.engine.multiway.ring.PART", 2)
+            patch.setattr("watersmeet.engine.multiway.ring.CAPACITY", 1)
+        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, **STRATEGIES[strategy])
         found: Counter[tuple[int, ...]] = Counter()
         for push in case.pushes:
             results = join.push(**push)
@@ -41,6 +49,7 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
             for name, own in zip(case.schemas, ids, strict=True):
                 assert results[f"{name}_p"].to_pylist() == [f"{name}{number}" for number in own]
             found.update(zip(*ids, strict=True))
+        assert join.finish().num_rows == 0
         assert join.metrics.results == found.total()
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,24 @@ class Block:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    def parts(self, rows: int) -> list[Block]:
+        """Return the block cut into blocks of about ``rows`` rows, which have entered together."""
+        count = max(1, len(self) // rows)
+        if count == 1:
+            return [self]
+        cuts = [len(self) * number // count for number in range(count + 1)]
+        first = int(self.numbers[0])
+        return [
+            Block(
+                self.stream,
+                self.rows.slice(begin, end - begin),
+                None if self.counts is None else {name: own[begin:end] for name, own in self.counts.items()},
+                first + begin,
+                self.limits,
+            )
+            for begin, end in pairwise(cuts)
+        ]
 
     def batch(self, pair: PairPlan) -> KeyedBatch:
         """Return the rows as a pair sees them: made when first asked for, then kept with its sorted keys."""

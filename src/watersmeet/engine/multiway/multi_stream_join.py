@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self, get_args
@@ -13,6 +14,7 @@ from watersmeet.engine.intake import Intake
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.stage import Stages
 from watersmeet.engine.multiway.stashed import Stashed
 from watersmeet.engine.stream_join import Late, check_numbers
@@ -69,6 +71,9 @@ class MultiStreamJoin:
         results.
     structure
         How subwindows are indexed, as in ``StreamJoin``.
+    cores
+        Threads to use, at most one for each stream. They begin with the first push and end with ``finish`` or
+        ``close``, with an error, or when the join is no longer referred to.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
     stash_rows
@@ -99,11 +104,12 @@ class MultiStreamJoin:
         window: Window | Windows,
         strategy: Strategy = "auto",
         structure: Structure = "auto",
+        cores: int = 1,
         late: Late = "drop",
         stash_rows: int = 1 << 20,
     ) -> None:
         _check_arguments(streams, on, window)
-        check_numbers(stash_rows=stash_rows)
+        check_numbers(cores=cores, stash_rows=stash_rows)
         _check_choice("strategy", strategy, get_args(Strategy))
         _check_choice("late", late, get_args(Late))
         names = check_names(streams)
@@ -112,6 +118,10 @@ class MultiStreamJoin:
         stages = Stages(self._plan)
         self._strategy = (
             Circular(stages) if strategy == "circular" else Stashed(stages, stash_rows, always=strategy == "stashed")
+        )
+        self._ring = Ring(self._strategy, min(cores, len(names))) if cores > 1 else None
+        self._stop: Callable[[], object] = (
+            weakref.finalize(self, self._ring.close) if self._ring is not None else lambda: None
         )
         self._results = 0
         self._finished = self._failed = False
@@ -138,10 +148,12 @@ class MultiStreamJoin:
                 )
             )
         accepted = self._intake.accept(tables)
+        engine = self._strategy if self._ring is None else self._ring
         try:
-            results = [table for arrived in accepted.slices for table in self._strategy.push(arrived)]
+            results = [table for arrived in accepted.slices for table in engine.push(arrived)]
         except BaseException:
             self._failed = True
+            self._stop()
             raise
         self._intake.progress = accepted.progress
         found = pa.concat_tables(results) if results else self.schema.empty_table()
@@ -155,8 +167,9 @@ class MultiStreamJoin:
         return self.schema.empty_table()
 
     def close(self) -> None:
-        """End the join. One that is used in a ``with`` statement is closed at its end."""
+        """End all threads. A join that is used in a ``with`` statement is closed at its end."""
         self._finished = True
+        self._stop()
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from watersmeet.engine.multiway.block import Block
-from watersmeet.engine.multiway.circular import Circular
+from watersmeet.engine.multiway.circular import Circular, Steps
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import Stash, StashPlan
@@ -25,9 +25,9 @@ from watersmeet.spec.expression import Side
 
 __all__ = ["Stashed"]
 
-INSERT_WORK: Final = 2.0
+INSERT_WORK: Final = 4.0
 """What a pair costs in one index of the stash, where a candidate costs one."""
-WORTHWHILE: Final = 0.8
+WORTHWHILE: Final = 0.7
 """A change has to promise at most this part of the present work."""
 
 
@@ -53,45 +53,46 @@ class Stashed(Circular):
 
     # --- join --------------------------------------------------------------------------------------------------------
 
-    def join(self, block: Block) -> Iterator[Partials]:
-        """Yield the results that a block completes."""
+    def starts(self, block: Block) -> Iterator[tuple[Partials, Steps]]:
+        """Yield the partial results with which a block begins, and the steps that lead from them to results."""
         if self.stash is None:
-            yield from super().join(block)
-        elif block.stream in self.stash.streams:
-            yield from self._join_stashed(block, self.stash)
-        else:
-            yield from self._join_other(block, self.stash)
+            return super().starts(block)
+        if block.stream in self.stash.streams:
+            return self._stashed_starts(block, self.stash)
+        return self._other_starts(block, self.stash)
 
-    def _join_stashed(self, block: Block, stash: Stash) -> Iterator[Partials]:
-        """Yield the results of a block of the two streams, and stash the pairs it finds."""
+    def _stashed_starts(self, block: Block, stash: Stash) -> Iterator[tuple[Partials, Steps]]:
+        """Yield the pairs that a block of the two streams finds, and stash them."""
         other = stash.streams[1] if block.stream == stash.streams[0] else stash.streams[0]
         start, step, passage = self.stages.start(block), Step((other,), block.stream), Passage()
         steps = self.orders.steps(frozenset(stash.streams))
         for pairs in self.stages.pass_through(start, step, passage):
             stash.add(pairs, is_first=passage.found == len(pairs))
-            yield from self.follow(pairs, steps)
-        self.orders.note(start.bound, step, passage)
+            yield pairs, steps
+        self.note(start, step, passage)
 
-    def _join_other(self, block: Block, stash: Stash) -> Iterator[Partials]:
-        """Yield the results of a block of another stream: those in the stash, and those that are no longer."""
+    def _other_starts(self, block: Block, stash: Stash) -> Iterator[tuple[Partials, Steps]]:
+        """Yield a block of another stream, to look into the stash, and again for what is no longer there."""
         start = self.stages.start(block)
         steps = self.orders.steps(start.bound, stash.plan)
-        yield from self.follow(start, steps)
+        yield start, steps
         border = stash.missing(next(step.via for step in steps if step.streams == stash.streams))
         if border is not None:
             self.recomputed += len(block)
             below = {stream: min(block.limits[stream], n) for stream, n in zip(stash.streams, border, strict=True)}
-            restricted = self.stages.start(block, {**block.limits, **below})
-            yield from self.follow(restricted, self.orders.steps(start.bound))
+            yield self.stages.start(block, {**block.limits, **below}), self.orders.steps(start.bound)
 
     def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
         """Take one step, or two at once through the stash."""
-        if self.stash is None or step.streams != self.stash.streams:
-            yield from super().pass_through(partials, step, passage)
-            return
-        for found in self.stash.pass_through(partials, step, passage):
-            self.hits += len(found)
-            yield found
+        if self.stash is not None and step.streams == self.stash.streams:
+            return self.stash.pass_through(partials, step, passage)
+        return super().pass_through(partials, step, passage)
+
+    def note(self, partials: Partials, step: Step, passage: Passage) -> None:
+        """Take note of what a step has shown."""
+        super().note(partials, step, passage)
+        if len(step.streams) > 1:
+            self.hits += passage.found
 
     def expire(self, before: Mapping[Side, int | None]) -> None:
         """Drop what no row to come can meet."""
