@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,6 +95,9 @@ class Core(StatefulProcessor):
         """Return the runs that can go: all of whose rows lie before ``before``."""
         return [run for run in runs if run.high < before]
 
+    def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
+        """Take note of what is stored from now on: no row that lies before ``before`` can be met any more."""
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._store = RunStore(handle)
@@ -119,8 +122,11 @@ class Core(StatefulProcessor):
             step = max(1, results.num_rows * BYTES_AT_ONCE // max(1, results.nbytes))
             for first in range(0, results.num_rows, step):
                 yield _results(results.slice(first, step))
-        for stream in self._streams.schemas:
-            self._tidy(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
+        before = {
+            stream: self._tidy(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
+            for stream in self._streams.schemas
+        }
+        self.settled(manifest, before)
         self.runs.check()
         self._store.save(manifest)
         runs = [run for some in manifest.runs.values() for run in some]
@@ -154,8 +160,8 @@ class Core(StatefulProcessor):
         milliseconds = timers.getCurrentWatermarkInMs()
         return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
 
-    def _tidy(self, manifest: Manifest, stream: Side, reached: int | None) -> None:
-        """Remove runs that have expired as a whole; merge those that have become many."""
+    def _tidy(self, manifest: Manifest, stream: Side, reached: int | None) -> int:
+        """Remove runs that have expired as a whole; merge those that have become many. Return what has expired."""
         runs = manifest.runs[stream]
         lowest = min((run.low for run in runs), default=0)
         before = lowest if reached is None else reached - self._streams.length(stream)
@@ -165,6 +171,7 @@ class Core(StatefulProcessor):
         kept = max((run.high for run in runs), default=before) - before  # a window's length and more: lateness
         while some := mergeable(runs, kept // 2):
             runs[-len(some) :] = [self.merge(stream, some)]
+        return before
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None

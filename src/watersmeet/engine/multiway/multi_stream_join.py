@@ -6,17 +6,16 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
 import pyarrow as pa
 
 from watersmeet.engine.intake import Intake
-from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.stage import Stages
-from watersmeet.engine.multiway.stashed import Stashed
+from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
 from watersmeet.engine.stream_join import Late, check_numbers
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
@@ -24,9 +23,7 @@ from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows, windows_of
 from watersmeet.subwindow.choose import Structure
 
-__all__ = ["MultiJoinMetrics", "MultiStreamJoin", "Strategy"]
-
-Strategy = Literal["auto", "circular", "stashed"]
+__all__ = ["MultiJoinMetrics", "MultiStreamJoin", "Strategy", "check_choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +107,13 @@ class MultiStreamJoin:
     ) -> None:
         _check_arguments(streams, on, window)
         check_numbers(cores=cores, stash_rows=stash_rows)
-        _check_choice("strategy", strategy, get_args(Strategy))
-        _check_choice("late", late, get_args(Late))
+        check_choice("strategy", strategy, get_args(Strategy))
+        check_choice("late", late, get_args(Late))
         names = check_names(streams)
         self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
         stages = Stages(self._plan)
-        self._strategy = (
-            Circular(stages) if strategy == "circular" else Stashed(stages, stash_rows, always=strategy == "stashed")
-        )
+        self._strategy = strategy_of(stages, strategy, stash_rows)
         self._ring = Ring(self._strategy, min(cores, len(names))) if cores > 1 else None
         self._stop: Callable[[], object] = (
             weakref.finalize(self, self._ring.close) if self._ring is not None else lambda: None
@@ -250,7 +245,8 @@ def _check_arguments(streams: object, on: object, window: object) -> None:
         )
 
 
-def _check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+    """Raise unless ``given`` is one of what is allowed."""
     if given not in allowed:
         raise SpecificationError(
             explain_refusal(

@@ -23,7 +23,7 @@ them; memory is bounded by ``PORTION``, for results leave a stage in portions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -121,6 +121,14 @@ class Stage:
         self.rows.add(piece.chunk)
         for partner, window in self.windows.items():
             window.segments.append(piece.segments[partner])
+
+    def replace(self, pieces: Iterable[Piece]) -> None:
+        """Hold these pieces instead of those that were put together into them."""
+        self.rows = RowStore(self.rows.schema, self.rows.end)
+        for window in self.windows.values():
+            window.segments.clear()
+        for piece in pieces:
+            self.add(piece)
 
     def expire(self, before: int) -> None:
         """Drop what lies before ``before`` (a time or a sequence number), as far as whole steps do."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from watersmeet.engine.multiway.block import Block
 from watersmeet.engine.multiway.circular import Circular, Steps
@@ -23,7 +23,9 @@ from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import Stash, StashPlan
 from watersmeet.spec.expression import Side
 
-__all__ = ["Stashed"]
+__all__ = ["Stashed", "Strategy", "strategy_of"]
+
+Strategy = Literal["auto", "circular", "stashed"]
 
 INSERT_WORK: Final = 4.0
 """What a pair costs in one index of the stash, where a candidate costs one."""
@@ -162,3 +164,8 @@ class Stashed(Circular):
             each = INSERT_WORK * len(plan.members) + self.orders.work(frozenset(plan.streams))
             work += self.orders.share(stream) * (1 + self.orders.candidates(Step((other,), stream)) + found * each)
         return work
+
+
+def strategy_of(stages: Stages, name: Strategy, stash_rows: int) -> Circular:
+    """Return a strategy by its name."""
+    return Circular(stages) if name == "circular" else Stashed(stages, stash_rows, always=name == "stashed")

@@ -53,7 +53,7 @@ class Pieces(Runs[Piece]):
         rows = pa.concat_batches([chunk.rows for chunk in chunks])
         counted = [chunk.counts for chunk in chunks if chunk.counts is not None]
         counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
-        alone = Stages(self._plan, {name: runs[0].first for name in self._plan.streams})
+        alone = Stages(self._plan, dict.fromkeys(self._plan.streams, runs[0].first))
         for name, stage in stages.of.items():
             if name != stream:
                 alone.of[name] = stage
@@ -70,7 +70,7 @@ class Pieces(Runs[Piece]):
         """Return the piece of a run."""
         counts = dict(content.numbers) or None
         if not content.indexes:
-            alone = Stages(self._plan, {name: run.first for name in self._plan.streams})
+            alone = Stages(self._plan, dict.fromkeys(self._plan.streams, run.first))
             return alone.of[stream].piece(Block(stream, content.rows, counts, run.first, {}), alone.of)
         numbers = run.first + np.arange(run.rows)
         segments = {}

@@ -4,8 +4,8 @@ Inside a micro-batch the streams' rows enter one after the other and are stored 
 streams only what entered before it, so every result is found once (see :mod:`watersmeet.engine.multiway.stage`).
 
 A worker remembers the stages of the cores it had last, with what the strategy knows: match rates, and the stash. They
-are used again if the manifest still lists just the runs they are made of; otherwise stages are put together from the
-runs' pieces, and the stash begins anew: what it lacks is recomputed.
+are used again if they are made of just the pieces that the manifest lists; otherwise stages are put together from
+these, and the stash begins anew: what it lacks is recomputed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final
 import pyarrow as pa
 
 from watersmeet.engine.multiway.circular import Circular
-from watersmeet.engine.multiway.multi_stream_join import Strategy, strategy_of
 from watersmeet.engine.multiway.plan import MultiPlan
+from watersmeet.engine.multiway.stashed import Strategy, strategy_of
 from watersmeet.spark.core import Arrived, Core
 from watersmeet.spark.multiway.pieces import Pieces
 from watersmeet.spark.run_cache import RunCache
@@ -28,15 +28,15 @@ from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spec.expression import Side
 
-__all__ = ["MultiJoinProcessor"]
+__all__ = ["MultiJoinProcessor", "StrategyOptions"]
 
 MOST_REMEMBERED: Final = 8
 """Cores whose stages a worker remembers; their rows and indexes are the pieces that it remembers anyway."""
 
-RunNames = tuple[tuple[str, ...], ...]
+Runs = tuple[str, ...]
 
-_remembered: OrderedDict[RunNames, Circular] = OrderedDict()
-"""Strategies and their stages by the runs these are made of, the last used at the end."""
+_remembered: OrderedDict[Runs, Circular] = OrderedDict()
+"""Strategies with their stages, by the names of the runs that these are made of, the last used at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class MultiJoinProcessor(Core):
             manifest.runs[stream].append(self._pieces.add(block, stages))
             for partials in strategy.join(block):
                 yield stages.gather(partials)
-            strategy.entered(stream, len(block))
+            strategy.count(block)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
         """Put the last runs of a stream together."""
@@ -97,14 +97,16 @@ class MultiJoinProcessor(Core):
             _remembered.popitem(last=False)
 
     def _recalled(self, manifest: Manifest, found: Found) -> Circular:
-        """Return the strategy that joined the last micro-batch, or a new one."""
+        """Return the strategy that joined the last micro-batch, if its stages still hold, or a new one."""
         known = _remembered.pop(_names(manifest), None)
-        if known is not None and known.stages.plan.predicate == self._plan.predicate:
-            found.remembered += sum(map(len, manifest.runs.values()))
-            return known
         stages = self._pieces.stages(manifest.runs, found)
+        if known is not None and all(
+            list(map(id, stage.rows.chunks)) == list(map(id, known.stages.of[stream].rows.chunks))
+            for stream, stage in stages.of.items()
+        ):
+            return known
         return strategy_of(stages, self._options.name, self._options.stash_rows)
 
 
-def _names(manifest: Manifest) -> RunNames:
-    return tuple(tuple(run.name for run in runs) for runs in manifest.runs.values())
+def _names(manifest: Manifest) -> Runs:
+    return manifest.join, *(run.name for runs in manifest.runs.values() for run in runs)

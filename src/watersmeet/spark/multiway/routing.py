@@ -238,6 +238,4 @@ class MultiRoutes:
         spot = self._spots[stream]
         pair = self.plan.pair(*spot.pair)
         axis = pair.plan.axes[spot.axis]
-        return buckets_of(
-            axis, pair.side(stream), pair.plan.schemas, rows, reach=spot.reach, width=self._width * width
-        )
+        return buckets_of(axis, pair.side(stream), pair.plan.schemas, rows, reach=spot.reach, width=self._width * width)
