@@ -55,7 +55,7 @@ def _chain(task: SparkTask) -> Predicate:
 
 def _ours(frames: Frames, task: SparkTask) -> DataFrame:
     if len(frames) > len(("left", "right")):
-        return wm.multijoin({**frames}, _chain(task), _window(task))
+        return wm.multijoin({str(name): frame for name, frame in frames.items()}, _chain(task), _window(task))
     return wm.join(frames["left"], frames["right"], _predicate(task), _window(task))
 
 
