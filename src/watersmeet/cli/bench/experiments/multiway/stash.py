@@ -23,7 +23,7 @@ MOST_COST: Final = 1.1
 
 
 def run(context: Context) -> Result:
-    """Measure in turns, each strategy on the same rows: ever more matches with the third stream, and a useless stash."""
+    """Measure in turns, each strategy on the same rows: more and more matches with the third, a useless stash."""
     window, batch = context.size(WINDOW, 2_000), context.size(BATCH, 512)
     lines: list[tuple[Cell, ...]] = []
     gains = []
