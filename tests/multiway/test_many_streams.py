@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter
 from typing import Any
 
@@ -26,6 +28,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 """The stash of those called overwritten is overwritten with nearly every match."""
 
 
+def disturbance(lanes: int) -> int:
+    """Let threads take turns at random, and messages overtake each other."""
+    time.sleep(random.random() * 1e-4)
+    return random.randrange(lanes)
+
+
 def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
     """Push all of a case's tables, restarting in the middle; return the results' ids."""
     with pytest.MonkeyPatch.context() as patch:
@@ -40,6 +48,7 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
             patch.setattr("watersmeet.engine.multiway.probe_order.FEWEST_SEEN", 1)
             patch.setattr("watersmeet.engine.multiway.ring.PART", 2)
             patch.setattr("watersmeet.engine.multiway.ring.CAPACITY", 1)
+            patch.setattr("watersmeet.engine.threads.disturbance", disturbance)
         join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, **STRATEGIES[strategy])
         found: Counter[tuple[int, ...]] = Counter()
         for number, push in enumerate(case.pushes):
