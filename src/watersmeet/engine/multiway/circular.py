@@ -21,6 +21,7 @@ from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.probe_order import ProbeOrders
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.spec.expression import Side
+from watersmeet.window.arrival import Counts
 
 __all__ = ["Circular", "Steps"]
 
@@ -79,6 +80,10 @@ class Circular:
         """Take note that a block has been joined."""
         if self.orders.count(block.stream, len(block)):
             self.decide()
+
+    def load(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None) -> None:
+        """Take in saved rows (not none), in the order in which they had entered."""
+        self.stages.index(self.stages.enter(stream, rows, counts))
 
     def decide(self) -> None:
         """Think again, now that more is known of the streams."""

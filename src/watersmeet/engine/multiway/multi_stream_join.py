@@ -14,6 +14,7 @@ from watersmeet.engine.intake import Intake
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.ring import Ring
+from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.multiway.stage import Stages
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
 from watersmeet.engine.stream_join import Late, check_numbers
@@ -114,6 +115,7 @@ class MultiStreamJoin:
         self._intake = Intake(self._plan, fail_on_late=late == "error")
         stages = Stages(self._plan)
         self._strategy = strategy_of(stages, strategy, stash_rows)
+        self._options = {"strategy": strategy, "cores": cores, "late": late, "stash_rows": stash_rows}
         self._ring = Ring(self._strategy, min(cores, len(names))) if cores > 1 else None
         self._stop: Callable[[], object] = (
             weakref.finalize(self, self._ring.close) if self._ring is not None else lambda: None
@@ -199,13 +201,48 @@ class MultiStreamJoin:
         """Say in plain words what connects the streams, how rows pass through them, and what is indexed."""
         return explain_streams(self._strategy)
 
+    def snapshot(self) -> bytes:
+        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
+        if self._failed:
+            self._check_open("snapshot()")
+        chunks = {stream: stage.rows.chunks for stream, stage in self._strategy.stages.of.items()}
+        rows = {stream: [(chunk.rows, chunk.counts) for chunk in own] for stream, own in chunks.items()}
+        return write_snapshot(
+            Saved(self._plan, self._options, self._intake.progress, self._results, self._finished, rows)
+        )
+
+    @classmethod
+    def restore(cls, blob: bytes, *, strategy: Strategy | None = None, cores: int | None = None) -> Self:
+        """Return the join that :meth:`snapshot` saved, at the point where it was saved.
+
+        It may go on with another strategy and other cores than those that saved it.
+        """
+        saved = read_snapshot(blob)
+        plan = saved.plan
+        changed = {"strategy": strategy, "cores": cores}
+        join = cls(
+            streams=plan.schemas,
+            on=str(plan.predicate),
+            window=plan.window,
+            structure=plan.structure,
+            **{**saved.options, **{name: value for name, value in changed.items() if value is not None}},
+        )
+        join._intake.progress = saved.progress
+        join._results, join._finished = saved.results, saved.finished
+        for stream, chunks in saved.rows.items():
+            for rows, counts in chunks:
+                join._strategy.load(stream, rows, counts)
+        if isinstance(join._strategy, Stashed):
+            join._strategy.renew()
+        return join
+
     def _check_open(self, what: str) -> None:
         if self._failed:
             raise SpecificationError(
                 explain_refusal(
                     f"{what} was called after a push that failed",
                     "calls before any error in a push; what the windows held is no longer certain",
-                    "build a new MultiStreamJoin",
+                    "restore the last snapshot, or build a new MultiStreamJoin",
                 )
             )
         if self._finished and what == "push()":

@@ -96,6 +96,11 @@ class Stashed(Circular):
         if len(step.streams) > 1:
             self.hits += passage.found
 
+    def renew(self) -> None:
+        """Stash the matches of all rows stored, after some were loaded."""
+        if self.stash is not None:
+            self._use(self.stash.plan)
+
     def expire(self, before: Mapping[Side, int | None]) -> None:
         """Drop what no row to come can meet."""
         super().expire(before)
