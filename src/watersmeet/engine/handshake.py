@@ -23,7 +23,8 @@ row's, or both were restored: what a snapshot holds has met. That is what ``owed
 Bounds. A core never waits to send, so no two can wait for each other: it has at most ``UNACKNOWLEDGED`` blocks of each
 stream under way and keeps the rest in its segment. The caller waits when an end of the chain is full.
 
-Departures. Messages are blocks. In a time window, too, rows move on by their number, not their age: a burst then
+Departures. Messages are blocks; those that wait in a row are met together, then stored and acknowledged one by one, as
+if nothing had come between them. In a time window, too, rows move on by their number, not their age: a burst then
 spreads over all cores instead of travelling as a bubble.
 """
 
