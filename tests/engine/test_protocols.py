@@ -78,9 +78,9 @@ def test_acknowledgements_outside_the_fifo_of_blocks_are_found_out(monkeypatch: 
 class WithCrossingBlocksFoundByBoth(handshake.HandshakeCore):
     """Lets a right block find the left ones that cross it."""
 
-    def _receive(self, batch: KeyedBatch, alive: int) -> None:
+    def _receive(self, blocks: tuple[KeyedBatch, ...], alive: int) -> None:
         sent, self._sent["left"] = self._sent["left"], 0
-        super()._receive(batch, alive)
+        super()._receive(blocks, alive)
         self._sent["left"] += sent
 
 

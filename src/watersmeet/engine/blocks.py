@@ -1,8 +1,12 @@
-"""Blocks: the rows of a slice cut into messages, and the part of a block that one core stores."""
+"""Blocks: the rows of a slice cut into messages, and the part of a block that one core stores.
+
+A block knows which stretch of which batch it is, so two that follow each other can be put together without a copy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +16,33 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["blocks_in_order_of_arrival", "blocks_of", "last_place", "share_of"]
+__all__ = ["Block", "blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "last_place", "share_of"]
 
 Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Block(KeyedBatch):
+    """The rows of ``whole`` from number ``begin`` on."""
+
+    whole: KeyedBatch = field(kw_only=True)
+    begin: int = field(kw_only=True)
+
+
+def joined_blocks(blocks: Sequence[KeyedBatch]) -> KeyedBatch | None:
+    """Return some blocks as one, if each follows the one before it in the same batch."""
+    first, last = blocks[0], blocks[-1]
+    if len(blocks) == 1:
+        return first
+    if not (isinstance(first, Block) and isinstance(last, Block)) or not all(map(_follows, blocks[1:], blocks)):
+        return None
+    return _cut(first.whole, first.begin, last.begin + len(last))
+
+
+def _follows(block: KeyedBatch, before: KeyedBatch) -> bool:
+    if not (isinstance(block, Block) and isinstance(before, Block)):
+        return False
+    return block.whole is before.whole and block.begin == before.begin + len(before)
 
 
 def blocks_of(batch: KeyedBatch, block_rows: int) -> Iterator[KeyedBatch]:
@@ -66,4 +94,4 @@ def _cut(batch: KeyedBatch, begin: int, end: int) -> KeyedBatch:
         return batch
     arrival = batch.arrival
     some = None if arrival is None else Arrival(arrival.sequence[begin:end], arrival.seen[begin:end])
-    return KeyedBatch(batch.plan, batch.side, batch.rows.slice(begin, end - begin), some)
+    return Block(batch.plan, batch.side, batch.rows.slice(begin, end - begin), some, whole=batch, begin=begin)

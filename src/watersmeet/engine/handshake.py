@@ -23,7 +23,8 @@ row's, or both were restored: what a snapshot holds has met. That is what ``owed
 Bounds. A core never waits to send, so no two can wait for each other: it has at most ``UNACKNOWLEDGED`` blocks of each
 stream under way and keeps the rest in its segment. The caller waits when an end of the chain is full.
 
-Departures. Messages are blocks. In a time window, too, rows move on by their number, not their age: a burst then
+Departures. Messages are blocks; those that wait in a row are met together, then stored and acknowledged one by one, as
+if nothing had come between them. In a time window, too, rows move on by their number, not their age: a burst then
 spreads over all cores instead of travelling as a bubble.
 """
 
@@ -39,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.blocks import blocks_of, last_place
+from watersmeet.engine.blocks import blocks_of, joined_blocks, last_place
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
@@ -63,9 +64,9 @@ LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A block that moves on; ``alive`` rows of its stream are in the window."""
+    """A block that moves on, or some in a row that are met together; ``alive`` rows of its stream are in the window."""
 
-    batch: KeyedBatch
+    blocks: tuple[KeyedBatch, ...]
     alive: int
 
 
@@ -86,6 +87,13 @@ class Expiry:
 
 
 Message = Rows | Acknowledgement | Expiry
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    match first, second:
+        case Rows(blocks), Rows(behind, alive) if joined_blocks((blocks[-1], *behind)) is not None:
+            return Rows(blocks + behind, alive)
+    return None
 
 
 class Segment:
@@ -178,8 +186,8 @@ class HandshakeCore:
     def handle(self, _: int, message: Message) -> None:
         """Process a message, then let move on what should (lines 2 to 7)."""
         match message:
-            case Rows(batch, alive):
-                self._receive(batch, alive)
+            case Rows(blocks, alive):
+                self._receive(blocks, alive)
             case Acknowledgement(side):
                 self._acknowledged(side)
             case Expiry(side, before, alive):
@@ -189,13 +197,16 @@ class HandshakeCore:
         for side in OTHER_SIDE:
             self._move_on(side)
 
-    def _receive(self, batch: KeyedBatch, alive: int) -> None:
+    def _receive(self, blocks: tuple[KeyedBatch, ...], alive: int) -> None:
+        batch = joined_blocks(blocks)
+        assert batch is not None
         side, other = batch.side, self.segments[OTHER_SIDE[batch.side]]
         self._count(side, alive)
         crossing = self._sent["left"] if side == "right" else 0
         self.found += self._layout.gather(batch, self.partners(batch, crossing))  # line 12
-        self.segments[side].insert(batch, self._share[side], other.newest)  # line 13
-        self._send(OTHER_SIDE[side], Acknowledgement(side))  # line 14
+        for block in blocks:
+            self.segments[side].insert(block, self._share[side], other.newest)  # line 13
+            self._send(OTHER_SIDE[side], Acknowledgement(side))  # line 14
 
     def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
         """Return the rows here that a block meets, and has not met before."""
@@ -229,7 +240,7 @@ class HandshakeCore:
     def _forward(self, side: Side, block: KeyedBatch) -> None:
         """Send a block, which stays here until it is acknowledged."""
         self._sent[side] += 1
-        self._send(side, Rows(block, self._alive[side]))
+        self._send(side, Rows((block,), self._alive[side]))
 
     def _send(self, direction: Side, message: Message) -> None:
         """Send a message the way a stream flows; at the end of the chain there is nobody to hear it."""
@@ -250,7 +261,7 @@ class Handshake(Topology):
         self._cores = [self.core_class(layout, number, weight / sum(weights)) for number, weight in enumerate(weights)]
         self._crew = Crew()
         inboxes = [
-            self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, capacity=UNACKNOWLEDGED)
+            self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, capacity=UNACKNOWLEDGED, joined=_joined)
             for number, core in enumerate(self._cores)
         ]
         for number, core in enumerate(self._cores):
@@ -268,7 +279,7 @@ class Handshake(Topology):
             for block in pair:
                 if block is not None:
                     alive = self._alive[block.side].enter(block)
-                    self._entry[block.side].put(Rows(block, alive), LANE[block.side])
+                    self._entry[block.side].put(Rows((block,), alive), LANE[block.side])
                     moved = True
         for side, before in part.expire_before.items():
             if before is not None and moved:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.blocks import blocks_of, share_of
+from watersmeet.engine.blocks import blocks_of, joined_blocks, share_of
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topology import Layout, Topology
@@ -60,6 +60,14 @@ class EpochEnd:
 
 
 Message = Fresh | EpochEnd
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    match first, second:
+        case Fresh(batch, counted), Fresh(behind, _):
+            whole = joined_blocks([batch, behind])
+            return None if whole is None else Fresh(whole, counted)
+    return None
 
 
 class LowLatencyCore:
@@ -136,7 +144,7 @@ class LowLatencyHandshake(Topology):
         self._cores = [self.core_class(layout, number) for number in range(layout.cores)]
         self._crew = Crew()
         self._inboxes: list[Inbox[Message]] = [
-            self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2)
+            self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, joined=_joined)
             for number, core in enumerate(self._cores)
         ]
         for number, core in enumerate(self._cores):

@@ -1,27 +1,26 @@
 """PanJoin (section III-A): a manager that gives commands, workers that carry them out on subwindows.
 
 The five steps: (1) *collect* rows, which the caller's pushes do, (2) *preprocess*: keys are computed and each batch is
-sorted once, (3) *send* the commands of a batch, (4) *process*, (5) *feed back* the pairs. The commands are ``create``
-and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's subwindows) and ``expire``. Subwindows
-belong to the workers in turn, and whose it is carries out ``create`` and ``insert``, if he is free; there is no word
-between workers.
+sorted once, (3) *send* the commands of a push, (4) *process*, (5) *feed back* the pairs. The commands are ``create``
+and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's subwindows) and ``expire``.
 
 Where it departs. Workers share one memory, and that pays twice. The manager's thread is a worker too, so one core needs
-no other thread and is as fast as ``kang``. And a probe, which changes nothing, need not be made by the owner of a
-subwindow: instead of the subwindows, of which there are two or three, the batch's sorted probes are shared out, a
-stretch of keys to each command, and whoever is free takes the next. Any number of cores is thus kept busy without
-cutting the window into more subwindows, each of which all probes would have to search.
+no other thread and is as fast as ``kang``. And a command need not be carried out by the owner of a subwindow: there are
+two or three subwindows only, so a batch's sorted probes are shared out instead, a stretch of keys to each command, and
+whoever is free takes the next. Any number of cores is thus kept busy without cutting the window into more subwindows,
+each of which all probes would have to search.
 
-Invariant: the commands of one round touch different things. The left batch probes right subwindows while it is
-inserted into the newest left one; then the right batch does the same the other way round. So a pair of two new rows is
-found once, by the right row.
+Invariant: a command waits for those whose traces it must see, or must not be seen by. Right rows probe the left window
+when the left batch is in it, and are inserted when all left rows have probed the right window. So a pair of two new
+rows is found once, by the right row. Of two workers one can thus insert the left batch and then probe with the right
+one, while the other probes with the left batch and then inserts the right one: as much work for both.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final
 
@@ -41,94 +40,106 @@ __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
 """A probe command of fewer rows is not worth waking a thread, unless it scans."""
-ANYBODY: Final = -1
+EVEN: Final = 1.25
+"""Batches of both streams are about as large if neither has more than so many times the other's rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Command:
-    """Something to do, and whose subwindow it is about."""
+    """Something to do once other commands are done, and what it found."""
 
-    worker: int
     run: Callable[[], list[pa.Table]]
+    after: Sequence[_Command] = ()
+    done: bool = False
+    found: list[pa.Table] = field(default_factory=list)
+
+    @property
+    def is_ready(self) -> bool:
+        return all(command.done for command in self.after)
 
 
 class _Round:
-    """Commands that may be carried out side by side, and what they found."""
+    """The commands of a push, in an order in which they could be carried out one by one."""
 
-    def __init__(self, commands: list[_Command]) -> None:
-        self._lock = threading.Lock()
-        self._commands = list(enumerate(commands))
-        self._found: list[list[pa.Table]] = [[] for _ in commands]
+    def __init__(self, commands: Sequence[_Command]) -> None:
+        self._changed = threading.Condition()
+        self._commands = list(commands)
 
-    def work(self, worker: int) -> None:
-        """Carry out commands until none is left: a worker's own first, then whatever comes next."""
+    def work(self) -> None:
+        """Carry out commands until all have been taken: the first that need not wait for others."""
         try:
-            while (claimed := self._claim(worker)) is not None:
-                place, command = claimed
-                self._found[place] = command.run()
+            while (command := self._claim()) is not None:
+                command.found = command.run()
+                with self._changed:
+                    command.done = True
+                    self._changed.notify_all()
         except BaseException:
-            with self._lock:
+            with self._changed:
                 self._commands.clear()  # the round has failed
+                self._changed.notify_all()
             raise
 
-    def _claim(self, worker: int) -> tuple[int, _Command] | None:
-        with self._lock:
-            own = next((at for at, (_, command) in enumerate(self._commands) if command.worker == worker), 0)
-            return self._commands.pop(own) if self._commands else None
+    def _claim(self) -> _Command | None:
+        with self._changed:
+            while self._commands:
+                for command in self._commands:
+                    if command.is_ready:
+                        self._commands.remove(command)
+                        return command
+                self._changed.wait()
+            return None
 
-    @property
-    def found(self) -> list[pa.Table]:
-        """What was found, in the order of the commands, whoever carried them out."""
-        return [table for tables in self._found for table in tables]
 
-
-def _take_part(worker: int, _: int, round_: _Round) -> None:
-    round_.work(worker)
+def _take_part(_: int, round_: _Round) -> None:
+    round_.work()
 
 
 class PanJoin(Topology):
-    """The manager, and the windows whose subwindows it shares out."""
+    """The manager, and the windows whose subwindows the commands are about."""
 
     keeps_order: ClassVar[bool] = False
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
-        self._expired: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)  # subwindows so far
         self._least_probes = 1 if layout.plan.structure == "scan" else LEAST_PROBES
         self._crew = Crew()
         self._workers = [
-            self._crew.hire(f"watersmeet worker {number}", partial(_take_part, number))
-            for number in range(1, layout.cores)
+            self._crew.hire(f"watersmeet worker {number}", _take_part) for number in range(1, layout.cores)
         ]
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Carry out one batch of each stream."""
-        found: list[pa.Table] = []
-        self._preprocess(part)
-        for batch in (part.left, part.right):
-            if len(batch):
-                found += self._process([self._insertion(batch), *self._probes(batch)], len(batch))
+        found = self._process(self._commands(part), max(len(part.left), len(part.right)))
         for side, before in part.expire_before.items():
             if before is not None:
-                subwindows = self._windows[side].segments
-                held = len(subwindows)
                 self._windows[side].expire(before)
-                self._expired[side] += held - len(subwindows)
         return found
 
-    def _preprocess(self, part: Slice) -> None:
-        """Step 2: sort both batches, by all orders in which they will be looked up, side by side."""
-        self._process(
-            [
-                _Command(number, partial(self._sort, batch))
-                for number, batch in enumerate((part.left, part.right))
-                if len(batch)
-            ],
-            max(len(part.left), len(part.right)),
-        )
+    def _commands(self, part: Slice) -> list[_Command]:
+        """Return the commands for a push; see the module's header for what waits for what."""
+        left, right = part.left, part.right
+        most = self._stretches(len(left), len(right))
+        for batch in (left, right):
+            self._windows[batch.side].announce(batch)
+        sorting = [_Command(partial(self._sort, batch)) for batch in (left, right)]
+        left_insertion = _Command(partial(self._insert, left), sorting)
+        left_probes = self._probes(left, most, sorting)
+        right_probes = self._probes(right, most, [left_insertion])
+        right_insertion = _Command(partial(self._insert, right), left_probes)
+        return [*sorting, left_insertion, *left_probes, *right_probes, right_insertion]
+
+    def _stretches(self, left: int, right: int) -> int:
+        """Return into how many stretches each batch's probes are cut, so that all cores get as much to do.
+
+        Fewer are better: threads that return from short kernels wait for the interpreter's lock more often.
+        """
+        cores = self._layout.cores
+        even = max(left, right) <= EVEN * min(left, right)
+        return cores // 2 if even and cores % 2 == 0 else cores
 
     def _sort(self, batch: KeyedBatch) -> list[pa.Table]:
+        """Step 2: sort a batch, by all orders in which it will be looked up."""
         for segment in self._windows[OTHER_SIDE[batch.side]].segments:
             batch.probes(segment.choice.order)
         own = self._windows[batch.side].segments
@@ -136,34 +147,21 @@ class PanJoin(Topology):
             batch.sorted(own[-1].choice.order)
         return []
 
-    def _insertion(self, batch: KeyedBatch) -> _Command:
-        """Return the commands create and insert: the window creates a subwindow when the newest is full."""
-        own, other = self._windows[batch.side], self._windows[OTHER_SIDE[batch.side]]
+    def _insert(self, batch: KeyedBatch) -> list[pa.Table]:
+        """Create and insert: the window creates a subwindow when the newest is full."""
+        self._windows[batch.side].insert(batch, self._windows[OTHER_SIDE[batch.side]])
+        return []
 
-        def insert() -> list[pa.Table]:
-            own.insert(batch, other)
-            return []
-
-        return _Command(self._owner(batch.side, len(own.segments) - 1), insert)
-
-    def _probes(self, batch: KeyedBatch) -> list[_Command]:
-        """Return the probe commands, for a large batch one per core.
-
-        More would even out what cores have to do, but threads that return from short kernels wait for the
-        interpreter's lock more often than that is worth.
-        """
+    def _probes(self, batch: KeyedBatch, most: int, after: Sequence[_Command]) -> list[_Command]:
+        """Return the probe commands, at most so many."""
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(self._layout.cores, len(batch) // self._least_probes))
+        stretches = max(1, min(most, len(batch) // self._least_probes))
 
         def probe(stretch: int) -> list[pa.Table]:
             probing = batch.portion(stretch, stretches)
             return self._layout.gather(probing, list(window.probe(probing)))
 
-        return [_Command(ANYBODY, partial(probe, stretch)) for stretch in range(stretches)]
-
-    def _owner(self, side: Side, at: int) -> int:
-        """Return whose the subwindow at a place of the chain is: in turn, the two streams out of step."""
-        return (self._expired[side] + at + (side == "right")) % self._layout.cores
+        return [_Command(partial(probe, stretch), after) for stretch in range(stretches)]
 
     def _process(self, commands: list[_Command], rows: int) -> list[pa.Table]:
         """Give the commands for so many rows to workers, take part and wait (steps 3 to 5); return what was found."""
@@ -171,10 +169,10 @@ class PanJoin(Topology):
         helpers = self._workers[: len(commands) - 1] if rows >= self._least_probes else []
         for worker in helpers:
             worker.put(round_)
-        round_.work(0)
+        round_.work()
         if helpers:
             self._crew.wait_until_quiet()
-        return round_.found
+        return [table for command in commands for table in command.found]
 
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return a side's window."""

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.blocks import blocks_in_order_of_arrival, blocks_of, share_of
+from watersmeet.engine.blocks import blocks_in_order_of_arrival, blocks_of, joined_blocks, share_of
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import pair_numbers
 from watersmeet.engine.threads import Crew, Inbox
@@ -149,7 +149,11 @@ class SplitJoin(Topology):
         self._crew = Crew()
         self._cores = [self.core_class(layout, number, punctuation) for number in range(layout.cores)]
         self._roots = self._distribution_tree(
-            [self._crew.hire(f"watersmeet core {core.number}", core.handle) for core in self._cores], fanout
+            [
+                self._crew.hire(f"watersmeet core {core.number}", core.handle, joined=self._joined)
+                for core in self._cores
+            ],
+            fanout,
         )
         self._expired: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
 
@@ -157,8 +161,16 @@ class SplitJoin(Topology):
         """Return the inboxes that the caller feeds: the cores', or those of the distributors above them."""
         while len(leaves) > fanout:
             groups = [leaves[begin : begin + fanout] for begin in range(0, len(leaves), fanout)]
-            leaves = [self._crew.hire("watersmeet distributor", partial(_distribute, group)) for group in groups]
+            leaves = [
+                self._crew.hire("watersmeet distributor", partial(_distribute, group), joined=self._joined)
+                for group in groups
+            ]
         return leaves
+
+    def _joined(self, first: _Block, second: _Block) -> _Block | None:
+        """Return two blocks of a push as one; where results are ordered each has its own place among them."""
+        batch = joined_blocks([first.batch, second.batch]) if self._layout.order is None else None
+        return None if batch is None else _Block(batch, first.place, first.expired)
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Distribute the blocks of a slice, wait for all cores and merge what they found."""

@@ -5,6 +5,9 @@ thread sleeps while its inbox is empty, a sender that fills a lane sleeps until 
 messages that were put and not yet handled, including those that handling one puts: when the count is zero, nothing
 moves any more, and that is what a caller waits for.
 
+A thread that falls behind catches up: messages that wait one behind the other are *joined* into one, where the crew is
+told how. So a message costs little where there is no hurry, and many together little more than one where there is.
+
 Invariant: the first exception in any thread stops the whole crew and is raised in the caller. After ``close`` no
 thread is left, whatever state they were in. Threads begin with the first message, so a join that was only built, or
 restored to be looked at, has none.
@@ -22,6 +25,7 @@ from typing import Generic, TypeVar
 __all__ = ["Crew", "Inbox"]
 
 Message = TypeVar("Message")
+Joined = Callable[[Message, Message], Message | None]
 
 disturbance: Callable[[int], int] | None = None
 """Tests put a function here. It is called before a thread looks into its inbox, may sleep, and is given the number of
@@ -38,8 +42,11 @@ class Inbox(Generic[Message]):
     Lanes take turns, or if they are ``ranked`` an earlier one goes first.
     """
 
-    def __init__(self, crew: Crew, lanes: int, capacity: int, *, ranked: bool = False) -> None:
+    def __init__(
+        self, crew: Crew, lanes: int, capacity: int, joined: Joined[Message] | None, *, ranked: bool = False
+    ) -> None:
         self._crew = crew
+        self._joined = joined
         self._lanes: list[deque[Message]] = [deque() for _ in range(lanes)]
         self._capacity = capacity
         self._filled = threading.Condition(crew.lock)
@@ -73,7 +80,7 @@ class Inbox(Generic[Message]):
         self._filled.notify()
 
     def take(self) -> tuple[int, Message]:
-        """Wait for a message; return its lane and itself."""
+        """Wait for a message; return its lane and itself, joined with those behind it."""
         first = None if disturbance is None else disturbance(len(self._lanes))
         with self._crew.lock:
             while not any(self._lanes) and not self._crew.stopped:
@@ -84,9 +91,17 @@ class Inbox(Generic[Message]):
             while not self._lanes[lane]:
                 lane = (lane + 1) % len(self._lanes)
             self._first = 0 if self._ranked else (lane + 1) % len(self._lanes)
-            message = self._lanes[lane].popleft()
+            return lane, self._taken_from(self._lanes[lane])
+
+    def _taken_from(self, waiting: deque[Message]) -> Message:
+        message = waiting.popleft()
+        self._emptied.notify()
+        while self._joined is not None and waiting and (longer := self._joined(message, waiting[0])) is not None:
+            message = longer
+            waiting.popleft()
             self._emptied.notify()
-            return lane, message
+            self._crew.count_one_less()
+        return message
 
     def wake(self) -> None:
         """Let everybody who waits here look again (the lock is held)."""
@@ -114,9 +129,13 @@ class Crew:
         lanes: int = 1,
         capacity: int = 64,
         ranked: bool = False,
+        joined: Joined[Message] | None = None,
     ) -> Inbox[Message]:
-        """Add a thread that calls ``handle(lane, message)`` for every message; return its inbox."""
-        inbox: Inbox[Message] = Inbox(self, lanes, capacity, ranked=ranked)
+        """Add a thread that calls ``handle(lane, message)`` for every message; return its inbox.
+
+        ``joined`` returns what stands for two messages in a row, or None if nothing does. It must be quick.
+        """
+        inbox: Inbox[Message] = Inbox(self, lanes, capacity, joined, ranked=ranked)
         self._inboxes.append(inbox)  # type: ignore[arg-type] # only to wake them
         self._threads.append(threading.Thread(target=self._work, args=(name, inbox, handle), name=name, daemon=True))
         return inbox
@@ -130,6 +149,12 @@ class Crew:
             for thread in self._threads:
                 thread.start()
         self._under_way += 1
+
+    def count_one_less(self) -> None:
+        """Count a message that was handled (the lock is held)."""
+        self._under_way -= 1
+        if not self._under_way:
+            self._quiet.notify_all()
 
     def wait_until_quiet(self) -> None:
         """Wait until every message has been handled; raise the first error of any thread."""
@@ -151,9 +176,7 @@ class Crew:
             while True:
                 handle(*inbox.take())
                 with self.lock:
-                    self._under_way -= 1
-                    if not self._under_way:
-                        self._quiet.notify_all()
+                    self.count_one_less()
         except _StopWorkError:
             return
         except BaseException as error:  # noqa: BLE001 -- it is raised again, in the caller's thread

@@ -81,6 +81,10 @@ class StreamWindow:
         """Bytes held."""
         return sum(segment.nbytes for segment in self.segments)
 
+    def announce(self, batch: KeyedBatch) -> None:
+        """Take note of a batch that will be inserted: it is what is sampled from now on."""
+        self._newest = batch
+
     def insert(self, batch: KeyedBatch, other: StreamWindow) -> None:
         """Store a batch of this side's rows; ``other`` is sampled when a segment has to be created."""
         self._newest = batch
