@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all check lint types imports bench bench-engine bench-spark format clean
+.PHONY: help demo test test-long test-all check lint types imports bench bench-engine bench-cluster bench-spark format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## See a stream join at work on a local Spark
 	@$(BIN)/watersmeet demo
@@ -48,6 +48,9 @@ bench: $(READY) ## Measure the kernels
 
 bench-engine: $(READY) ## Measure the topologies on all cores
 	@$(BIN)/watersmeet bench engine
+
+bench-cluster: $(READY) ## Measure balance on many machines, in a model
+	@$(BIN)/watersmeet bench cluster
 
 bench-spark: $(READY) ## Measure the join on Spark
 	@$(BIN)/watersmeet bench spark

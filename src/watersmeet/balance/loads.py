@@ -112,6 +112,13 @@ class Work:
         rows = self.left[group] / parts + self.right[group]
         return float(self.costs.row * rows + self.costs.pair * self.pairs[group] / parts)
 
+    def most_parts(self) -> Floats:
+        """Return into how many parts cutting each group is of use: until what all parts have to do is most of it."""
+        shared = self.costs.row * self.left + self.costs.pair * self.pairs
+        repeated = self.costs.row * self.right
+        ratio = np.divide(shared, repeated, out=np.full(len(shared), np.inf), where=repeated > 0)
+        return np.asarray(1 + np.floor(ratio), float)
+
     def of_cores(self, generation: Generation) -> Floats:
         """Return how long (seconds) each core would be busy with the groups that a generation gives it."""
         work = np.repeat(self.of_parts(generation.parts), generation.parts)
