@@ -1,24 +1,26 @@
 """The oracle: a nested loop over the full history, in plain Python. Trusted by reading, so it stays short.
 
 Values: int (also days of a date), Fraction (decimals; seconds of a timestamp or interval), numpy.float32 and float64
-(IEEE arithmetic and nothing else), str, bytes, bool; None is null. ``pairs`` gives the multiset of (left id, right id).
+(IEEE arithmetic and nothing else), str, bytes, bool; None is null. ``pairs`` gives the multiset of (left id, right id),
+``results`` the same for many streams.
 """
 
 from __future__ import annotations
 
 import operator as op
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.spec import expression as ex
-from watersmeet.spec.window import CountWindow, TimeWindow, Window
+from watersmeet.spec.window import TimeWindow, TimeWindows, Window, Windows
 
 Push = tuple[pa.Table | None, pa.Table | None]
 COMPARE = {"=": op.eq, "!=": op.ne, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
@@ -277,12 +279,12 @@ def rows_of(side: str, table: pa.Table | None) -> list[dict[tuple[str, str], Any
 
 
 def on_time(
-    window: TimeWindow, pushes: Iterable[tuple[list[Any], list[Any]]]
-) -> tuple[list[Any], list[Any], Counter[str]]:
-    """Return the left and right rows that are neither late nor without a timestamp, and how many were late."""
-    names = (("left", window.left_ts), ("right", window.right_ts))
-    kept: tuple[list[Any], list[Any]] = ([], [])
-    largest: list[Fraction | None] = [None, None]
+    ts: Mapping[str, str], lateness: timedelta, pushes: Iterable[Sequence[list[Any]]]
+) -> tuple[list[list[Any]], Counter[str]]:
+    """Return each stream's rows that are neither late nor without a timestamp, and how many were late."""
+    names = list(ts.items())
+    kept: list[list[Any]] = [[] for _ in names]
+    largest: list[Fraction | None] = [None] * len(names)
     watermark, late = None, Counter[str]()
     for push in pushes:
         for i, rows in enumerate(push):
@@ -298,9 +300,24 @@ def on_time(
                 else max([largest[i], *(row[names[i]] for row in timed)])
             )
         if None not in largest:
-            reached = min(largest) - constant(window.lateness)
+            reached = min(largest) - constant(lateness)
             watermark = reached if watermark is None else max(watermark, reached)
-    return *kept, late
+    return kept, late
+
+
+def in_order(order_by: Mapping[str, str | None], pushes: Iterable[Sequence[list[Any]]]) -> list[list[Any]]:
+    """Number the rows as they arrive: each by how many rows of every stream, its own included, came before."""
+    arrived: list[list[Any]] = [[] for _ in order_by]
+    for push in pushes:
+
+        def moment(row: Any, stream: str) -> Any:
+            value = row[stream, order_by[stream]] if order_by[stream] else 0
+            return (value is not None, ordered(value) if value is not None else 0)
+
+        together = [(moment(row, stream), i, row) for i, stream in enumerate(order_by) for row in push[i]]
+        for _, i, row in sorted(together, key=lambda entry: entry[:2]):  # stable: ties as given
+            arrived[i].append({**row, (list(order_by)[i], "#"): [len(rows) for rows in arrived]})
+    return arrived
 
 
 def pairs(
@@ -309,9 +326,9 @@ def pairs(
     """Return the pairs of ids that the join gives for ``pushes``."""
     history = [(rows_of("left", left), rows_of("right", right)) for left, right in pushes]
     if isinstance(window, TimeWindow):
-        lefts, rights, _ = on_time(window, history)
+        (lefts, rights), _ = on_time({"left": window.left_ts, "right": window.right_ts}, window.lateness, history)
     else:
-        lefts, rights = in_order(window, history)
+        lefts, rights = in_order({"left": window.order_by, "right": window.order_by}, history)
     truth = Evaluator(schemas)
     return Counter(
         (left["left", "id"], right["right", "id"])
@@ -321,26 +338,44 @@ def pairs(
     )
 
 
-def in_order(window: CountWindow, pushes: list[tuple[list[Any], list[Any]]]) -> tuple[list[Any], list[Any]]:
-    """Number the rows as they arrive: in their own stream, and by how many rows of the other stream came before."""
-    arrived: tuple[list[Any], list[Any]] = ([], [])
-    for push in pushes:
-
-        def moment(row: Any, side: str) -> Any:
-            value = row[side, window.order_by] if window.order_by else 0
-            return (value is not None, ordered(value) if value is not None else 0)
-
-        together = [(moment(row, side), i, row) for i, side in enumerate(("left", "right")) for row in push[i]]
-        for _, i, row in sorted(together, key=lambda entry: entry[:2]):  # stable: ties as given
-            arrived[i].append({**row, (("left", "right")[i], "#"): (len(arrived[i]), len(arrived[1 - i]))})
-    return arrived
-
-
 def meets(window: Window, left: Any, right: Any) -> bool:
     if isinstance(window, TimeWindow):
         distance = left["left", window.left_ts] - right["right", window.right_ts]
         return distance <= constant(window.right) if distance >= 0 else -distance <= constant(window.left)
-    (left_number, rights_before), (right_number, lefts_before) = left["left", "#"], right["right", "#"]
+    (left_number, rights_before), (lefts_before, right_number) = left["left", "#"], right["right", "#"]
     if left_number < lefts_before:  # the left row came first
         return lefts_before - left_number <= window.left
     return rights_before - right_number <= window.right
+
+
+def results(
+    on: ex.Predicate, windows: Windows, schemas: Mapping[str, pa.Schema], pushes: list[Mapping[str, pa.Table | None]]
+) -> Counter[tuple[Any, ...]]:
+    """Return the ids of the rows, one of every stream, that the join of many streams gives for ``pushes``."""
+    history = [[rows_of(stream, push.get(stream)) for stream in schemas] for push in pushes]
+    if isinstance(windows, TimeWindows):
+        rows, _ = on_time(windows.ts, windows.lateness, history)
+    else:
+        rows = in_order(windows.order_by or dict.fromkeys(schemas), history)
+    truth = Evaluator(schemas)
+    return Counter(
+        tuple(row[stream, "id"] for stream, row in zip(schemas, chosen, strict=True))
+        for chosen in product(*rows)
+        if all_in_window(windows, dict(zip(schemas, chosen, strict=True)))
+        and truth.value(on, {name: value for row in chosen for name, value in row.items()}) is True
+    )
+
+
+def all_in_window(windows: Windows, chosen: Mapping[str, Any]) -> bool:
+    """Tell whether every row is still in its stream's window when the latest of them arrives."""
+    if isinstance(windows, TimeWindows):
+        times = {stream: row[stream, windows.ts[stream]] for stream, row in chosen.items()}
+        latest = max(times.values())
+        return all(latest - time <= constant(windows.lengths[stream]) for stream, time in times.items())
+    counts = {stream: row[stream, "#"] for stream, row in chosen.items()}
+    latest = max(counts.values(), key=sum)  # what came before it, of all streams
+    return all(
+        latest[i] - counts[stream][i] <= windows.counts[stream]
+        for i, stream in enumerate(chosen)
+        if counts[stream] is not latest
+    )

@@ -5,6 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.engine.multiway.multi_stream_join import MultiJoinMetrics, MultiStreamJoin
 from watersmeet.engine.stream_join import JoinMetrics, StreamJoin
 from watersmeet.spec.errors import (
     ColumnTypeError,
@@ -26,6 +27,8 @@ __all__ = [
     "ColumnTypeError",
     "JoinMetrics",
     "LateRowError",
+    "MultiJoinMetrics",
+    "MultiStreamJoin",
     "Predicate",
     "SchemaError",
     "SnapshotError",

@@ -10,7 +10,7 @@ import pytest
 from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, stream
 
 import watersmeet as wm
-from watersmeet.engine.intake import Intake
+from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema, pair_numbers
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.splitjoin import Punctuation, SplitJoin
@@ -81,9 +81,9 @@ def relaxed(stars: Punctuation, cores: int, block_rows: int) -> dict[str, np.nda
     plan = plan_join(SCHEMA, SCHEMA, parse_predicate(PREDICATES["band"]), WINDOWS["time"], "bi_sort")
     schema = numbered_schema(SCHEMA, SCHEMA, result_schema(SCHEMA, SCHEMA))
     topology = SplitJoin(Layout(plan, schema, cores, block_rows, "outer"), fanout=2, punctuation=stars)
-    intake, numbering, found = Intake(plan, fail_on_late=False), Numbering(), []
+    intake, numbering, found = PairIntake(plan, fail_on_late=False), Numbering(), []
     for left, right in stream(7, most_rows=60):
-        accepted = intake.accept(left, right)
+        accepted = intake.accept_pair(left, right)
         for part in accepted.slices:
             found += topology.push(numbering.number(part))
         intake.progress = accepted.progress

@@ -1,10 +1,10 @@
 """What happens to rows before they are joined: checks, lateness, order of arrival, time slices.
 
-The intake knows the streams' progress (largest timestamps, row counts) and nothing of windows. ``accept`` changes
-nothing; its result carries the new progress, which takes effect only when the caller commits it. So a refused push
-leaves no trace.
+The intake knows the progress of two streams or many (largest timestamps, row counts) and nothing of windows. What it
+has to know of the join is said by :class:`Streams`. ``accept`` changes nothing; its result carries the new progress,
+which takes effect only when the caller commits it. So a refused push leaves no trace.
 
-Watermark. It is the smaller of both streams' largest timestamps, less the lateness, as of the *previous* push; a stream
+Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push; a stream
 that has not delivered anything holds it back. A row behind it is late. Rows may be expired once the watermark *after*
 the push has passed them by the window's length.
 
@@ -14,9 +14,9 @@ slices rows expire, so however long a push is, the windows stay small, and a pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,31 +27,83 @@ from watersmeet.spec.errors import LateRowError, SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.window import TimeWindow
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
-from watersmeet.window.arrival import number_arrivals
+from watersmeet.window.arrival import Counts, Moments, arrival_moments, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
-__all__ = ["Accepted", "Intake", "Progress", "Slice"]
+__all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice", "Streams"]
 
 Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Part = TypeVar("Part")
 
 ROWS_PER_SLICE: Final = 1 << 17
+
+
+class Streams(Protocol):
+    """What the intake has to know of a join."""
+
+    @property
+    def schemas(self) -> Mapping[Side, pa.Schema]:
+        """The streams, in their order."""
+        ...
+
+    @property
+    def lateness(self) -> int | None:
+        """In the units of the timestamps; None for a count window."""
+        ...
+
+    def length(self, stream: Side) -> int:
+        """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
+        ...
+
+    def times(self, stream: Side, rows: pa.RecordBatch) -> Moments:
+        """Return the timestamps of rows, and which of them have one."""
+        ...
+
+    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
+        """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
+        ...
+
+    def drop_nulls(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> int:
+        """Clear ``keep`` for rows that can match nothing because of a null; return how many were cleared."""
+        ...
+
+    def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
+        """Clear ``keep`` for rows that fail the conjuncts which speak of their stream alone."""
+        ...
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far the streams have come, and what was left out on the way."""
 
-    largest_time: dict[Side, int | None] = field(default_factory=lambda: dict.fromkeys(OTHER_SIDE))
-    watermark: int | None = None
-    rows: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(OTHER_SIDE, 0))
-    late: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(OTHER_SIDE, 0))
-    null: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(OTHER_SIDE, 0))
+    largest_time: dict[Side, int | None]
+    watermark: int | None
+    rows: dict[Side, int]
+    late: dict[Side, int]
+    null: dict[Side, int]
+
+    @staticmethod
+    def at_start(streams: Mapping[Side, object]) -> Progress:
+        """Return the progress of streams before their first rows."""
+        rows, late, null = (dict.fromkeys(streams, 0) for _ in range(3))
+        return Progress(dict.fromkeys(streams), None, rows, late, null)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Rows of all streams that are joined together, and what expires afterwards (``None``: nothing)."""
+
+    rows: dict[Side, pa.RecordBatch]
+    counts: dict[Side, Counts] | None
+    """In a count window."""
+    expire_before: dict[Side, int | None]
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows that are joined together, and what expires afterwards (``None``: nothing)."""
+    """The same for two streams."""
 
     left: KeyedBatch
     right: KeyedBatch
@@ -59,91 +111,90 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class Accepted(Generic[Part]):
     """A push that passed all checks: its slices in order, and the progress it makes."""
 
-    slices: Iterator[Slice]
+    slices: Iterator[Part]
     progress: Progress
 
 
 class Intake:
     """Accepts pushes."""
 
-    def __init__(self, plan: JoinPlan, *, fail_on_late: bool) -> None:
-        self.plan = plan
+    def __init__(self, streams: Streams, *, fail_on_late: bool) -> None:
+        self.streams = streams
         self.fail_on_late = fail_on_late
-        self.progress = Progress()
+        self.progress = Progress.at_start(streams.schemas)
 
-    def accept(self, left: pa.Table | None, right: pa.Table | None) -> Accepted:
+    def accept(self, tables: Mapping[Side, pa.Table | None]) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined."""
-        rows = {side: self._contiguous(side, table) for side, table in (("left", left), ("right", right))}
+        rows = {stream: self._contiguous(stream, tables.get(stream)) for stream in self.streams.schemas}
         progress = replace(
-            self.progress, rows={side: n + rows[side].num_rows for side, n in self.progress.rows.items()}
+            self.progress, rows={stream: n + rows[stream].num_rows for stream, n in self.progress.rows.items()}
         )
-        if self.plan.time is None:
-            return self._accept_counted(rows, progress)
-        return self._accept_timed(rows, progress)
+        lateness = self.streams.lateness
+        return (
+            self._accept_counted(rows, progress) if lateness is None else self._accept_timed(rows, progress, lateness)
+        )
 
     # --- count windows ----------------------------------------------------------------------------------------------
 
-    def _accept_counted(self, rows: dict[Side, pa.RecordBatch], progress: Progress) -> Accepted:
-        arrivals = number_arrivals(self.plan, rows, self.progress.rows)
-        batches, nulls = {}, dict(progress.null)
-        for side, batch in rows.items():
+    def _accept_counted(self, rows: dict[Side, pa.RecordBatch], progress: Progress) -> Accepted[Arrived]:
+        sizes = {stream: batch.num_rows for stream, batch in rows.items()}
+        counts = count_arrivals(sizes, self.streams.moments(rows), self.progress.rows)
+        kept, nulls = {}, dict(progress.null)
+        for stream, batch in rows.items():
             keep = np.ones(batch.num_rows, bool)
-            nulls[side] += drop_nulls(self.plan, side, batch, keep)
-            drop_filtered(self.plan, side, batch, keep)
-            arrival = Arrival(arrivals[side].sequence[keep], arrivals[side].seen[keep])
-            batches[side] = KeyedBatch(self.plan, side, keep_rows(batch, keep), arrival)
-        before: dict[Side, int | None] = {side: progress.rows[side] - self.plan.length(side) for side in rows}
-        return Accepted(iter([Slice(batches["left"], batches["right"], before)]), replace(progress, null=nulls))
+            nulls[stream] += self.streams.drop_nulls(stream, batch, keep)
+            self.streams.drop_filtered(stream, batch, keep)
+            kept[stream] = keep_rows(batch, keep)
+            counts[stream] = {other: before[keep] for other, before in counts[stream].items()}
+        before: dict[Side, int | None] = {
+            stream: progress.rows[stream] - self.streams.length(stream) for stream in rows
+        }
+        return Accepted(iter([Arrived(kept, counts, before)]), replace(progress, null=nulls))
 
     # --- time windows -----------------------------------------------------------------------------------------------
 
-    def _accept_timed(self, rows: dict[Side, pa.RecordBatch], progress: Progress) -> Accepted:
-        assert self.plan.time is not None
-        axis = self.plan.axes[self.plan.time]
+    def _accept_timed(self, rows: dict[Side, pa.RecordBatch], progress: Progress, lateness: int) -> Accepted[Arrived]:
         kept, times = {}, {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
-        for side, batch in rows.items():
-            time = axis_keys(axis, side, batch, self.plan.schemas)
+        for stream, batch in rows.items():
+            time, valid = self.streams.times(stream, batch)
             keep = np.ones(batch.num_rows, bool)
-            valid = axis_valid(axis, side, batch, self.plan.schemas)
             if valid is not None:
                 keep &= valid
             if keep.any():
                 newest = int(time.max() if valid is None else time[keep].max())
-                before = largest[side]
-                largest[side] = newest if before is None else max(newest, before)
+                before = largest[stream]
+                largest[stream] = newest if before is None else max(newest, before)
             if self.progress.watermark is not None and len(time) and int(time.min()) < self.progress.watermark:
                 behind = keep & (time < self.progress.watermark)
                 late_now = int(np.count_nonzero(behind))
                 if late_now and self.fail_on_late:
-                    raise self._late_error(side, late_now)
-                late[side] += late_now
+                    raise self._late_error(stream, late_now)
+                late[stream] += late_now
                 keep &= ~behind
-            nulls[side] += int(0 if valid is None else np.count_nonzero(~valid))
-            nulls[side] += drop_nulls(self.plan, side, batch, keep)
-            drop_filtered(self.plan, side, batch, keep)
-            kept[side] = keep_rows(batch, keep)
-            times[side] = time if kept[side] is batch else time[keep]
-        watermark = self._watermark(largest)
+            nulls[stream] += int(0 if valid is None else np.count_nonzero(~valid))
+            nulls[stream] += self.streams.drop_nulls(stream, batch, keep)
+            self.streams.drop_filtered(stream, batch, keep)
+            kept[stream] = keep_rows(batch, keep)
+            times[stream] = time if kept[stream] is batch else time[keep]
+        watermark = self._watermark(largest, lateness)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
         return Accepted(self._slices(kept, times, watermark), after)
 
-    def _watermark(self, largest: dict[Side, int | None]) -> int | None:
+    def _watermark(self, largest: dict[Side, int | None], lateness: int) -> int | None:
         """Return the watermark for the next push; it never goes back."""
-        window = self.plan.window
-        assert isinstance(window, TimeWindow)
         seen = [time for time in largest.values() if time is not None]
         if len(seen) < len(largest):
             return self.progress.watermark
-        reached = min(seen) - self.plan.time_units(window.lateness)
+        reached = min(seen) - lateness
         return reached if self.progress.watermark is None else max(reached, self.progress.watermark)
 
     def _slices(
         self, rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s], watermark: int | None
-    ) -> Iterator[Slice]:
+    ) -> Iterator[Arrived]:
         """Yield the push in slices of time; one slice when it is small or spans little more than the window."""
         borders = self._borders(times)
         if len(borders):
@@ -158,18 +209,15 @@ class Intake:
             bound = watermark
             if watermark is not None and number < len(borders):
                 bound = min(watermark, int(borders[number]))
-            yield Slice(
-                KeyedBatch(self.plan, "left", parts["left"]),
-                KeyedBatch(self.plan, "right", parts["right"]),
-                {side: None if bound is None else bound - self.plan.length(side) for side in rows},
-            )
+            expire = {stream: None if bound is None else bound - self.streams.length(stream) for stream in rows}
+            yield Arrived(parts, None, expire)
 
     def _borders(self, times: dict[Side, Int64s]) -> Int64s:
         """Return the times at which a push is cut: slices of many rows that are not shorter than the window."""
         if sum(map(len, times.values())) < 2 * ROWS_PER_SLICE:
             return np.empty(0, np.int64)
-        together = np.concatenate([times["left"], times["right"]])
-        reach = max(1, self.plan.length("left") + self.plan.length("right"))
+        together = np.concatenate(list(times.values()))
+        reach = max(1, sum(sorted(map(self.streams.length, times))[-2:]))
         windows = (int(together.max()) - int(together.min())) // reach
         count = min(len(together) // ROWS_PER_SLICE, windows)
         if count <= 1:
@@ -188,9 +236,9 @@ class Intake:
 
     # --- both -------------------------------------------------------------------------------------------------------
 
-    def _contiguous(self, side: Side, table: pa.Table | None) -> pa.RecordBatch:
-        """Return a push's rows of one side as one record batch, after checking their schema."""
-        schema = self.plan.schemas[side]
+    def _contiguous(self, stream: Side, table: pa.Table | None) -> pa.RecordBatch:
+        """Return a push's rows of one stream as one record batch, after checking their schema."""
+        schema = self.streams.schemas[stream]
         if table is None:
             return pa.RecordBatch.from_pylist([], schema=schema)
         if isinstance(table, pa.RecordBatch):
@@ -198,7 +246,7 @@ class Intake:
         if not isinstance(table, pa.Table):
             raise SchemaError(
                 explain_refusal(
-                    f"{side}={type(table).__name__} was pushed",
+                    f"{stream}={type(table).__name__} was pushed",
                     "a pyarrow.Table or RecordBatch, or None",
                     "convert it, for example with pyarrow.table(…)",
                 )
@@ -206,7 +254,7 @@ class Intake:
         if not table.schema.equals(schema, check_metadata=False):
             raise SchemaError(
                 explain_refusal(
-                    f"the {side} table has columns {_columns(table.schema)}",
+                    f"the {stream} table has columns {_columns(table.schema)}",
                     f"the schema the join was built with: {_columns(schema)}",
                     "select and cast the columns to that schema before the push, or build a new join",
                 )
@@ -215,6 +263,61 @@ class Intake:
             return pa.RecordBatch.from_pylist([], schema=schema)
         batches = table.unify_dictionaries().combine_chunks().to_batches()
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+class PairIntake(Intake):
+    """Accepts pushes of two streams."""
+
+    def __init__(self, plan: JoinPlan, *, fail_on_late: bool) -> None:
+        super().__init__(_Pair(plan), fail_on_late=fail_on_late)
+        self.plan = plan
+
+    def accept_pair(self, left: pa.Table | None, right: pa.Table | None) -> Accepted[Slice]:
+        """Check a push and prepare it; raise before anything has changed if it cannot be joined."""
+        accepted = self.accept({"left": left, "right": right})
+        return Accepted(map(self._slice, accepted.slices), accepted.progress)
+
+    def _slice(self, arrived: Arrived) -> Slice:
+        return Slice(self._batch("left", arrived), self._batch("right", arrived), arrived.expire_before)
+
+    def _batch(self, side: Side, arrived: Arrived) -> KeyedBatch:
+        counts = arrived.counts
+        arrival = None if counts is None else Arrival(counts[side][side], counts[side][OTHER_SIDE[side]])
+        return KeyedBatch(self.plan, side, arrived.rows[side], arrival)
+
+
+class _Pair:
+    """What the intake has to know of a join of two streams: see :class:`Streams`."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self._plan = plan
+
+    @property
+    def schemas(self) -> Mapping[Side, pa.Schema]:
+        return self._plan.schemas
+
+    @property
+    def lateness(self) -> int | None:
+        window = self._plan.window
+        return self._plan.time_units(window.lateness) if isinstance(window, TimeWindow) else None
+
+    def length(self, stream: Side) -> int:
+        return self._plan.length(stream)
+
+    def times(self, stream: Side, rows: pa.RecordBatch) -> Moments:
+        assert self._plan.time is not None
+        axis = self._plan.axes[self._plan.time]
+        schemas = self._plan.schemas
+        return axis_keys(axis, stream, rows, schemas), axis_valid(axis, stream, rows, schemas)
+
+    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
+        return arrival_moments(self._plan, rows)
+
+    def drop_nulls(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> int:
+        return drop_nulls(self._plan, stream, rows, keep)
+
+    def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
+        drop_filtered(self._plan, stream, rows, keep)
 
 
 def _in_time_order(

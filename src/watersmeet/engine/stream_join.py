@@ -13,7 +13,7 @@ import pyarrow as pa
 from watersmeet.engine.collect import Collector
 from watersmeet.engine.explain import explain_join
 from watersmeet.engine.handshake import Handshake
-from watersmeet.engine.intake import Intake, Slice
+from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.kang import Kang
 from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
@@ -160,7 +160,7 @@ class StreamJoin:
         }
         self._order: Order | None = order
         self._schema = result_schema(left, right)
-        self._intake = Intake(self._plan, fail_on_late=late == "error")
+        self._intake = PairIntake(self._plan, fail_on_late=late == "error")
         collects = batch_rows is not None or batch_seconds is not None
         self._collector = Collector(batch_rows, batch_seconds) if collects else None
         self._numbering = Numbering() if order is not None or topology == "handshake" else None
@@ -190,7 +190,7 @@ class StreamJoin:
         no further use.
         """
         self._check_open("push()")
-        accepted = self._intake.accept(left, right)
+        accepted = self._intake.accept_pair(left, right)
         results = self._join(self._collected(accepted.slices))
         self._intake.progress = accepted.progress
         return self._delivered(results)

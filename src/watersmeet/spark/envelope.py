@@ -6,7 +6,8 @@ rest and emits for each core one envelope. Its blob is an Arrow IPC stream of th
 of them the core stores, where it does not store all, and in a count window their arrival numbers. A task ends with an
 empty envelope for every core: a core that gets no rows in a micro-batch still expires its own, and reports.
 
-``unpacker`` makes the function that runs in ``mapInArrow`` after the join and turns blobs of pairs into columns.
+``unpacker`` makes the function that runs in ``mapInArrow`` after the join and turns pairs, which come in files or blobs
+(see :mod:`watersmeet.spark.hand_over`), into columns.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyspark import TaskContext
 
 from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spark.routing import Routing, route_rows
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
@@ -109,15 +111,22 @@ def arranger(plan: JoinPlan, side: Side, sequencer: int) -> ArrowMap:
 
 
 def unpacker(schema: pa.Schema) -> ArrowMap:
-    """Return the function that turns blobs of pairs into columns of ``schema``."""
+    """Return the function that turns pairs, which come as blobs and files, into columns of ``schema``."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for blob in batch.column(0):
+            for blob, file in zip(batch.column("blob"), batch.column("file"), strict=True):
                 if blob.is_valid:
-                    yield from pa.ipc.open_stream(blob.as_buffer()).read_all().cast(schema).to_batches()
+                    yield from _columns(pa.ipc.open_stream(blob.as_buffer()), schema)
+                if file.is_valid:
+                    yield from _columns(take_pairs(file.as_py()), schema)
 
     return unpack
+
+
+def _columns(pairs: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in pairs:
+        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
 
 
 def envelopes(

@@ -1,7 +1,7 @@
 """``join``: two DataFrames in, a DataFrame of pairs out, streaming or batch.
 
 The plan (see ``ARCHITECTURE.md``): each side is packed into envelopes by ``mapInArrow``, the envelopes are shuffled
-by core, joined by ``transformWithStateInPandas``, and the pairs, which leave as Arrow blobs too, unpacked by
+by core, joined by ``transformWithStateInPandas``, and the pairs, which leave in files or as blobs, unpacked by
 ``mapInArrow``.
 """
 
@@ -130,7 +130,7 @@ def pipeline(
     )
     return (
         _observed(joined)
-        .select("blob")
+        .select("blob", "file")
         .mapInArrow(unpacker(result_arrow), result_schema(left.schema, right.schema, result_arrow.names))
     )
 

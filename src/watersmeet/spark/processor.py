@@ -1,4 +1,4 @@
-"""One core of the join: a ``StatefulProcessor`` that gets envelopes and gives blobs of pairs.
+"""One core of the join: a ``StatefulProcessor`` that gets envelopes and gives pairs to the unpacker.
 
 Order inside a micro-batch. Right rows probe the stored left rows, then are stored; left rows probe the stored right
 rows, new ones included, then are stored. With broadcast routing a core stores only some rows, so a pair of two new rows
@@ -23,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from watersmeet.engine.result import gather_pairs, result_schema
 from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, open_blob, to_blobs
+from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.segments import Found, Segments
 from watersmeet.spark.state import Manifest, RunStore, mergeable
@@ -36,12 +37,13 @@ from watersmeet.window.stream_window import Match, StreamWindow
 __all__ = ["METRIC_NAMES", "OUTPUT", "JoinProcessor"]
 
 OUTPUT: Final = (
-    "blob binary, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, window_rows bigint, "
-    "state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, busy_seconds double"
+    "blob binary, file string, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
+    "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
+    "busy_seconds double"
 )
-"""Blobs of pairs, and for each core and micro-batch one record of metrics (whose blob is null)."""
+"""Pairs in files or blobs, and for each core and micro-batch one record of metrics."""
 PAIRS_AT_ONCE: Final = 1 << 20
-METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[1:])
+METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[2:])
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class JoinProcessor(StatefulProcessor):
                 pairs += some.num_rows
                 step = max(1, some.num_rows * BYTES_AT_ONCE // max(1, some.nbytes))
                 for first in range(0, some.num_rows, step):
-                    yield _output(to_blobs(some.slice(first, step)))
+                    yield _pairs(some.slice(first, step))
             if len(batch.storing):
                 manifest.runs[side].append(self._segments.add(batch.storing, own, other))
         for side in OTHER_SIDE:
@@ -109,6 +111,7 @@ class JoinProcessor(StatefulProcessor):
         self._store.save(manifest)
         runs = [run for side in OTHER_SIDE for run in manifest.runs[side]]
         yield _output(
+            pa.nulls(1, pa.binary()),
             core=int(key[0]),
             pairs=pairs,
             window_rows=sum(run.rows for run in runs),
@@ -223,8 +226,15 @@ def _portions(matches: Iterator[Match]) -> Iterator[list[Match]]:
         yield waiting
 
 
-def _output(blobs: pa.BinaryArray | None = None, **record: float) -> pd.DataFrame:
-    """Return rows of ``OUTPUT``: blobs of pairs, or one record of metrics."""
+def _pairs(pairs: pa.Table) -> pd.DataFrame:
+    """Return rows of ``OUTPUT`` that bring the unpacker some pairs."""
+    file = leave_pairs(pairs)
+    blobs = to_blobs(pairs) if file is None else pa.nulls(1, pa.binary())
+    return _output(blobs, file)
+
+
+def _output(blobs: pa.BinaryArray, file: str | None = None, **record: float) -> pd.DataFrame:
+    """Return rows of ``OUTPUT``: pairs as blobs or in a file, or one record of metrics."""
     values = {"core": -1} | record
-    frame = {"blob": pd.array(pa.nulls(1, pa.binary()) if blobs is None else blobs, pd.ArrowDtype(pa.binary()))}
+    frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file}
     return pd.DataFrame(frame | {name: values.get(name, 0) for name in METRIC_NAMES})

@@ -9,11 +9,11 @@ A tree says nothing about types: those come from the schemas, see :mod:`watersme
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from sqlglot.tokens import Tokenizer
 
@@ -37,7 +37,10 @@ __all__ = [
     "conjunction",
     "disjunction",
     "sides_of",
+    "with_columns",
 ]
+
+AnyExpression = TypeVar("AnyExpression", bound="Expression")
 
 ConstantKind = Literal["int", "decimal", "double", "string", "boolean", "null", "date", "timestamp", "interval"]
 ConstantValue = int | float | Decimal | str | bool | date | datetime | timedelta | None
@@ -46,7 +49,7 @@ CompareOperator = Literal["=", "!=", "<", "<=", ">", ">="]
 FunctionName = Literal["abs", "least", "greatest"]
 
 Side = str
-"""The stream a column belongs to: ``"left"`` or ``"right"``."""
+"""The stream a column belongs to: ``"left"`` or ``"right"``, or in a join of many streams its name."""
 
 MIRRORED: Final[dict[CompareOperator, CompareOperator]] = {
     "=": "=",
@@ -86,7 +89,8 @@ class Column(Expression):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.side}.{_quoted(self.name)}"
+        side = self.side if self.side in ("left", "right") else _quoted(self.side)
+        return f"{side}.{_quoted(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +307,23 @@ def columns_of(expression: Expression) -> Iterator[Column]:
 def sides_of(expression: Expression) -> frozenset[Side]:
     """Return the streams the expression reads."""
     return frozenset(column.side for column in columns_of(expression))
+
+
+def with_columns(expression: AnyExpression, renamed: Callable[[Column], Column]) -> AnyExpression:
+    """Return the expression with every column put in its place by ``renamed``."""
+
+    def changed(part: object) -> object:
+        if isinstance(part, Column):
+            return renamed(part)
+        if isinstance(part, tuple):
+            return tuple(map(changed, part))
+        if not isinstance(part, Expression):
+            return part
+        return replace(part, **{field.name: changed(getattr(part, field.name)) for field in fields(part)})
+
+    result = changed(expression)
+    assert isinstance(result, type(expression)), "a column stays a column, any other node what it was"
+    return result
 
 
 def _quoted(name: str) -> str:

@@ -44,7 +44,7 @@ __all__ = ["parse_predicate"]
 
 ALLOWED: Final = (
     "AND, OR, NOT, comparisons (= <> < <= > >=), BETWEEN, IN, IS NULL, arithmetic (+ - * / %), ABS, LEAST, GREATEST, "
-    "CAST, columns written left.NAME and right.NAME, literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
+    "CAST, columns written {columns}, literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
 )
 COMPARISONS: Final[dict[type[exp.Expr], CompareOperator]] = {
     exp.EQ: "=",
@@ -111,9 +111,9 @@ def parse_predicate(text: str, sides: tuple[Side, ...] = ("left", "right")) -> P
     try:
         trees = sqlglot.parse(text, read="spark")
     except SqlglotError as error:
-        raise _refusal(text, "cannot be parsed: " + str(error).split("\n", maxsplit=1)[0]) from error
+        raise _refusal(text, sides, "cannot be parsed: " + str(error).split("\n", maxsplit=1)[0]) from error
     if len(trees) != 1 or trees[0] is None:
-        raise _refusal(text, "is not one expression")
+        raise _refusal(text, sides, "is not one expression")
     return _Reader(text, sides).predicate(trees[0])
 
 
@@ -178,8 +178,8 @@ class _Reader:
 
     def column(self, node: exp.Column) -> Column:
         """Return a column, which must name its stream."""
-        side = node.table.lower()
-        if node.args.get("db") or side not in self.sides:
+        side = next((side for side in self.sides if side.lower() == node.table.lower()), None)
+        if node.args.get("db") or side is None:
             names = " or ".join(f"{side}.{node.name}" for side in self.sides)
             raise self.refuse(node, "does not name a stream", f"write {names}")
         return Column(side, node.name)
@@ -245,14 +245,15 @@ class _Reader:
         ):
             why = "is not deterministic: a pair would match or not from one evaluation to the next"
             next_step = "compute it as a column before the join"
-        return _refusal(self.text, f"contains `{fragment}`, which {why}", next_step)
+        return _refusal(self.text, self.sides, f"contains `{fragment}`, which {why}", next_step)
 
 
-def _refusal(text: str, why: str, next_step: str = "") -> SpecificationError:
+def _refusal(text: str, sides: tuple[Side, ...], why: str, next_step: str = "") -> SpecificationError:
+    columns = f"{', '.join(f'{side}.NAME' for side in sides[:-1])} and {sides[-1]}.NAME"
     return SpecificationError(
         explain_refusal(
             f"the predicate {text!r} {why}",
-            ALLOWED,
+            ALLOWED.format(columns=columns),
             next_step or "rewrite that part, or compute it as a column before the join",
         )
     )

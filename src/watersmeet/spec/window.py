@@ -1,15 +1,30 @@
-"""Windows: how long a row stays to be met by the other stream's rows."""
+"""Windows: how long a row stays to be met by the other stream's rows.
+
+Two streams have a :class:`TimeWindow` or a :class:`CountWindow`. Many streams have :class:`TimeWindows` or
+:class:`CountWindows`, which say the same of every two of them (see :mod:`watersmeet.engine.multiway.plan`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from watersmeet.spec.durations import format_duration, parse_duration
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
-__all__ = ["CountWindow", "TimeWindow", "Window", "count_window", "time_window"]
+__all__ = [
+    "CountWindow",
+    "CountWindows",
+    "TimeWindow",
+    "TimeWindows",
+    "Window",
+    "Windows",
+    "count_window",
+    "time_window",
+    "windows_of",
+]
 
 Duration = str | timedelta
 T = TypeVar("T")
@@ -46,9 +61,49 @@ class CountWindow:
         return f"count window: the last {self.left:,} left rows and the last {self.right:,} right rows, {order}"
 
 
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Time windows of many streams; build them with :func:`time_window`."""
+
+    lengths: dict[str, timedelta]
+    ts: dict[str, str]
+    lateness: timedelta
+
+    def between(self, left: str, right: str) -> TimeWindow:
+        """Return the window of two of the streams."""
+        return TimeWindow(self.lengths[left], self.lengths[right], self.ts[left], self.ts[right], self.lateness)
+
+    def __str__(self) -> str:
+        stays = ", ".join(
+            f"a row of {stream} stays {format_duration(length)} after its {self.ts[stream]}"
+            for stream, length in self.lengths.items()
+        )
+        return f"time windows: {stays}; both edges inclusive; lateness {format_duration(self.lateness)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindows:
+    """Count windows of many streams; build them with :func:`count_window`."""
+
+    counts: dict[str, int]
+    order_by: dict[str, str] | None
+
+    def between(self, left: str, right: str) -> CountWindow:
+        """Return the window of two of the streams; their order of arrival is decided for all streams together."""
+        return CountWindow(self.counts[left], self.counts[right], None)
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"the last {count:,} rows of {stream}" for stream, count in self.counts.items())
+        columns = [f"{stream}.{column}" for stream, column in (self.order_by or {}).items()]
+        order = f"ordered by {', '.join(columns)} inside a batch" if columns else "stream after stream inside a batch"
+        return f"count windows: {rows}, {order}"
+
+
 Window = TimeWindow | CountWindow
+Windows = TimeWindows | CountWindows
 
 
+@overload
 def time_window(
     length: Duration | None = None,
     *,
@@ -58,7 +113,29 @@ def time_window(
     left_ts: str | None = None,
     right_ts: str | None = None,
     lateness: Duration = timedelta(0),
-) -> TimeWindow:
+) -> TimeWindow: ...
+
+
+@overload
+def time_window(
+    length: Mapping[str, Duration], *, ts: str | Mapping[str, str], lateness: Duration = timedelta(0)
+) -> TimeWindows: ...
+
+
+@overload
+def time_window(length: Duration, *, ts: Mapping[str, str], lateness: Duration = timedelta(0)) -> TimeWindows: ...
+
+
+def time_window(
+    length: Duration | Mapping[str, Duration] | None = None,
+    *,
+    left: Duration | None = None,
+    right: Duration | None = None,
+    ts: str | Mapping[str, str] | None = None,
+    left_ts: str | None = None,
+    right_ts: str | None = None,
+    lateness: Duration = timedelta(0),
+) -> TimeWindow | TimeWindows:
     """Return a time window: a left row stays in the left window for ``left``, a right row for ``right``.
 
     Left row *l* and right row *r* meet iff ``l.ts >= r.ts and l.ts - r.ts <= right``, or ``l.ts < r.ts and
@@ -67,9 +144,11 @@ def time_window(
     Parameters
     ----------
     length
-        Stands for both ``left`` and ``right``. ``"10 minutes"``, ``"1 hour 30 minutes"`` or a ``timedelta``.
+        Stands for both ``left`` and ``right``. ``"10 minutes"``, ``"1 hour 30 minutes"`` or a ``timedelta``. For many
+        streams one length for all, or a mapping from each stream's name to its own.
     ts
-        Timestamp column of both streams; or give ``left_ts`` and ``right_ts``.
+        Timestamp column of both streams; or give ``left_ts`` and ``right_ts``. For many streams one name, or a mapping
+        from each stream's name to its own.
     lateness
         How far a row's timestamp may lie behind the watermark's leading edge before the row counts as late.
 
@@ -77,7 +156,18 @@ def time_window(
     --------
     >>> time_window("10 minutes", ts="ts").left
     datetime.timedelta(seconds=600)
+    >>> time_window({"a": "1 minute", "b": "30 seconds"}, ts="ts").lengths["b"]
+    datetime.timedelta(seconds=30)
     """
+    if isinstance(length, Mapping) or isinstance(ts, Mapping):
+        _refuse_sides("time_window", left=left, right=right, left_ts=left_ts, right_ts=right_ts)
+        names = _stream_names("time_window", length=length, ts=ts)
+        stays: dict[str, Duration] = _per_stream("length", length, names)
+        return _checked_times(
+            {name: parse_duration(given) for name, given in stays.items()},
+            _per_stream("ts", ts, names),
+            parse_duration(lateness),
+        )
     lengths: tuple[Duration, Duration] = _both("time_window", length, left, right, '"10 minutes"')
     left_column, right_column = _both(
         "time_window", ts, left_ts, right_ts, 'ts="ts"', names=("ts", "left_ts", "right_ts")
@@ -94,40 +184,169 @@ def time_window(
                 'give a positive length, for example time_window("10 minutes", ts="ts")',
             )
         )
-    if window.lateness < zero:
-        raise SpecificationError(
-            explain_refusal(
-                f"lateness={format_duration(window.lateness)}", "zero or more", 'give for example lateness="30 seconds"'
-            )
-        )
+    _check_lateness(window.lateness)
     return window
 
 
+@overload
 def count_window(
     count: int | None = None, *, left: int | None = None, right: int | None = None, order_by: str | None = None
-) -> CountWindow:
+) -> CountWindow: ...
+
+
+@overload
+def count_window(count: Mapping[str, int], *, order_by: str | Mapping[str, str] | None = None) -> CountWindows: ...
+
+
+@overload
+def count_window(count: int, *, order_by: Mapping[str, str]) -> CountWindows: ...
+
+
+def count_window(
+    count: int | Mapping[str, int] | None = None,
+    *,
+    left: int | None = None,
+    right: int | None = None,
+    order_by: str | Mapping[str, str] | None = None,
+) -> CountWindow | CountWindows:
     """Return a count window: the last ``left`` rows of the left stream and the last ``right`` rows of the right.
 
     *l* meets *r* iff the earlier of the two is among the last rows of its own stream when the later arrives. Rows
     arrive batch after batch; inside a batch in the order of the column ``order_by`` (nulls first; ties: left before
     right, then the order given). Without ``order_by`` a batch's left rows arrive before its right rows.
 
+    For many streams ``count`` and ``order_by`` may be mappings from each stream's name. Of rows that tie, those of a
+    stream named earlier arrive earlier.
+
     Examples
     --------
     >>> count_window(1_000_000).right
     1000000
     """
+    if isinstance(count, Mapping) or isinstance(order_by, Mapping):
+        _refuse_sides("count_window", left=left, right=right)
+        names = _stream_names("count_window", count=count, order_by=order_by)
+        counts = _per_stream("count", count, names)
+        _check_counts(counts)
+        return CountWindows(counts, None if order_by is None else _per_stream("order_by", order_by, names))
     left_count, right_count = _both("count_window", count, left, right, "1_000_000")
-    for given in (left_count, right_count):
+    _check_counts({"left": left_count, "right": right_count})
+    return CountWindow(left_count, right_count, order_by)
+
+
+def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
+    """Return the windows of ``streams``: those given by name, or one that stands for all."""
+    if isinstance(window, TimeWindows | CountWindows):
+        named = window.lengths if isinstance(window, TimeWindows) else window.counts
+        if set(named) != set(streams):
+            raise SpecificationError(
+                explain_refusal(
+                    f"the window speaks of streams {', '.join(named)}",
+                    f"the streams of the join, each once: {', '.join(streams)}",
+                    "give every stream its length, or one length for all",
+                )
+            )
+        if isinstance(window, TimeWindows):
+            return TimeWindows(
+                {name: window.lengths[name] for name in streams},
+                {name: window.ts[name] for name in streams},
+                window.lateness,
+            )
+        order_by = window.order_by
+        return CountWindows(
+            {name: window.counts[name] for name in streams},
+            None if order_by is None else {name: order_by[name] for name in streams},
+        )
+    if window.left != window.right or (isinstance(window, TimeWindow) and window.left_ts != window.right_ts):
+        raise SpecificationError(
+            explain_refusal(
+                f"a {window}, for streams {', '.join(streams)}",
+                "one length for all, or one by each stream's name",
+                'write for example time_window({"a": "1 minute", "b": "30 seconds"}, ts={"a": "ts", "b": "at"})',
+            )
+        )
+    if isinstance(window, TimeWindow):
+        return TimeWindows(dict.fromkeys(streams, window.left), dict.fromkeys(streams, window.left_ts), window.lateness)
+    order = None if window.order_by is None else dict.fromkeys(streams, window.order_by)
+    return CountWindows(dict.fromkeys(streams, window.left), order)
+
+
+def _checked_times(lengths: dict[str, timedelta], ts: dict[str, str], lateness: timedelta) -> TimeWindows:
+    windows = TimeWindows(lengths, ts, lateness)
+    zero = timedelta(0)
+    if min(lengths.values()) < zero or list(lengths.values()).count(zero) > 1:
+        raise SpecificationError(
+            explain_refusal(
+                f"time windows of {', '.join(f'{name}={format_duration(own)}' for name, own in lengths.items())}",
+                "lengths that are positive (one of them may be zero)",
+                "give every stream a positive length",
+            )
+        )
+    _check_lateness(lateness)
+    return windows
+
+
+def _check_lateness(lateness: timedelta) -> None:
+    if lateness < timedelta(0):
+        raise SpecificationError(
+            explain_refusal(
+                f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
+            )
+        )
+
+
+def _check_counts(counts: Mapping[str, object]) -> None:
+    for given in counts.values():
         if isinstance(given, bool) or not isinstance(given, int) or given <= 0:
             raise SpecificationError(
                 explain_refusal(
-                    f"a count window of left={left_count!r}, right={right_count!r}",
+                    f"a count window of {', '.join(f'{name}={count!r}' for name, count in counts.items())}",
                     "whole numbers of rows, 1 or more",
                     "give for example count_window(1_000_000)",
                 )
             )
-    return CountWindow(left_count, right_count, order_by)
+
+
+def _refuse_sides(function: str, **given: object) -> None:
+    """Raise if a window of named streams was also given something for left and right."""
+    named = [name for name, value in given.items() if value is not None]
+    if named:
+        raise SpecificationError(
+            explain_refusal(
+                f"{function} was given a mapping, and {', '.join(named)} too",
+                "mappings from every stream's name; or left and right, for two streams",
+                f"leave {', '.join(named)} out",
+            )
+        )
+
+
+def _stream_names(function: str, **given: object) -> list[str]:
+    """Return the streams that mappings name: the same in all of them."""
+    mappings = {argument: value for argument, value in given.items() if isinstance(value, Mapping)}
+    names = [list(value) for value in mappings.values()]
+    if not names[0] or any(set(other) != set(names[0]) for other in names):
+        raise SpecificationError(
+            explain_refusal(
+                f"{function} was given " + ", ".join(f"{a} for {list(value)}" for a, value in mappings.items()),
+                "the same streams in every mapping, at least one",
+                "name every stream of the join in each mapping, or give one value for all",
+            )
+        )
+    return names[0]
+
+
+def _per_stream(argument: str, given: T | Mapping[str, T] | None, names: list[str]) -> dict[str, T]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    if given is None:
+        raise SpecificationError(
+            explain_refusal(
+                f"{argument} was not given",
+                "one value for all streams, or a mapping from each stream's name",
+                f"give {argument} for streams {', '.join(names)}",
+            )
+        )
+    return dict.fromkeys(names, given)
 
 
 def _both(

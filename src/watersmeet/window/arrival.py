@@ -1,10 +1,11 @@
-"""Count windows: the order in which rows of both streams arrive (see :func:`watersmeet.count_window`)."""
+"""Count windows: the order in which rows of all streams arrive (see :func:`watersmeet.count_window`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.columns.keys import axis_keys, axis_valid
@@ -12,7 +13,13 @@ from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
-__all__ = ["number_arrivals"]
+__all__ = ["Counts", "Moments", "arrival_moments", "count_arrivals", "number_arrivals"]
+
+Int64s = npt.NDArray[np.int64]
+Moments = tuple[Int64s, npt.NDArray[np.bool_] | None]
+"""What rows are ordered by, and which of them have it (None: all)."""
+Counts = dict[Side, Int64s]
+"""For every row of one stream how many rows of each stream, its own included, came before it."""
 
 BEFORE_ALL = -1
 
@@ -24,27 +31,64 @@ def number_arrivals(
 
     ``first`` tells how many rows of each stream came before this push.
     """
-    count = {side: batch.num_rows for side, batch in rows.items()}
+    sizes = {side: batch.num_rows for side, batch in rows.items()}
+    counts = count_arrivals(sizes, arrival_moments(plan, rows), first)
+    return {side: Arrival(own[side], own[OTHER_SIDE[side]]) for side, own in counts.items()}
+
+
+def arrival_moments(plan: JoinPlan, rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments] | None:
+    """Return what the rows of a push are ordered by; None where there is no ``order_by``."""
     axis = plan.arrival
     if axis is None:
-        left_seen, right_seen = first["right"], first["left"] + count["left"]
+        return None
+    return {
+        side: (axis_keys(axis, side, batch, plan.schemas), axis_valid(axis, side, batch, plan.schemas))
+        for side, batch in rows.items()
+    }
+
+
+def count_arrivals(
+    sizes: Mapping[Side, int], moments: Mapping[Side, Moments] | None, first: Mapping[Side, int]
+) -> dict[Side, Counts]:
+    """Return for the rows of a push what came before each: by moment, then stream after stream, then as given.
+
+    ``sizes`` tells how many rows of each stream the push has, in the order of the streams, and ``first`` how many came
+    before it.
+    """
+    streams = list(sizes)
+    if moments is None:
         return {
-            "left": Arrival(first["left"] + np.arange(count["left"]), np.full(count["left"], left_seen)),
-            "right": Arrival(first["right"] + np.arange(count["right"]), np.full(count["right"], right_seen)),
+            stream: {
+                other: first[other] + np.arange(sizes[stream])
+                if other == stream
+                else np.full(sizes[stream], first[other] + (sizes[other] if before < number else 0))
+                for before, other in enumerate(streams)
+            }
+            for number, stream in enumerate(streams)
         }
-    moments = {side: axis_keys(axis, side, batch, plan.schemas) for side, batch in rows.items()}
-    valid = {side: axis_valid(axis, side, batch, plan.schemas) for side, batch in rows.items()}
-    if any(known is not None for known in valid.values()):  # ranks leave room for nulls before the smallest int64
-        distinct = np.unique(np.concatenate([moments["left"], moments["right"]]))
-        for side, known in valid.items():
-            rank = np.searchsorted(distinct, moments[side])
-            moments[side] = rank if known is None else np.where(known, rank, BEFORE_ALL)
-    arrivals = {}
-    for side, own in moments.items():
-        other = np.sort(moments[OTHER_SIDE[side]])
-        sequence = np.empty(len(own), np.int64)
-        sequence[np.argsort(own, kind="stable")] = first[side] + np.arange(len(own))
-        # A left row has seen the right rows strictly before it; a right row also the left rows of the same moment.
-        earlier = np.searchsorted(other, own, "left" if side == "left" else "right")
-        arrivals[side] = Arrival(sequence, first[OTHER_SIDE[side]] + earlier)
-    return arrivals
+    ranks = _ranks(moments)
+    ordered = {stream: np.sort(rank) for stream, rank in ranks.items()}
+    counts: dict[Side, Counts] = {}
+    for number, stream in enumerate(streams):
+        own = ranks[stream]
+        counts[stream] = {}
+        for before, other in enumerate(streams):
+            if other == stream:
+                seen = np.empty(len(own), np.int64)
+                seen[np.argsort(own, kind="stable")] = np.arange(len(own))
+            else:  # of an earlier stream also the rows of the same moment
+                seen = np.searchsorted(ordered[other], own, "right" if before < number else "left")
+            counts[stream][other] = first[other] + seen
+    return counts
+
+
+def _ranks(moments: Mapping[Side, Moments]) -> dict[Side, Int64s]:
+    """Return numbers that order as the moments do, those of rows without one before all others."""
+    if all(known is None for _, known in moments.values()):
+        return {stream: keys for stream, (keys, _) in moments.items()}
+    distinct = np.unique(np.concatenate([keys for keys, _ in moments.values()]))  # room before the smallest int64
+    ranks = {}
+    for stream, (keys, known) in moments.items():
+        rank = np.searchsorted(distinct, keys)
+        ranks[stream] = rank if known is None else np.where(known, rank, BEFORE_ALL)
+    return ranks

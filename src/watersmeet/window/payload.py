@@ -25,7 +25,7 @@ import pyarrow as pa
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.kernels.pairs import split_pairs
 
-__all__ = ["ChunkedRows", "Extent", "KeysOf", "Payload", "Stored", "extent_of"]
+__all__ = ["ChunkedRows", "Extent", "KeysOf", "Payload", "Stored", "extent_of", "one_array"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -232,7 +232,7 @@ class ChunkedRows:
 
 def _concatenated(chunks: list[Chunk]) -> Chunk:
     columns = [
-        _one_array([chunk.rows.column(number) for chunk in chunks]) for number in range(chunks[0].rows.num_columns)
+        one_array([chunk.rows.column(number) for chunk in chunks]) for number in range(chunks[0].rows.num_columns)
     ]
     sequences = [chunk.sequence for chunk in chunks if chunk.sequence is not None]
     place = Extent()
@@ -243,7 +243,7 @@ def _concatenated(chunks: list[Chunk]) -> Chunk:
     return Chunk(rows, sequence, place, chunks[-1].level + 1)
 
 
-def _one_array(parts: list[pa.Array]) -> pa.Array:
+def one_array(parts: list[pa.Array]) -> pa.Array:
     """Concatenate the parts of a column.
 
     Plain columns are put together by NumPy, which asks the system for large pages: rows are gathered from all over a

@@ -13,11 +13,11 @@ from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_
 from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
 from watersmeet.spec.intervals import IntervalSet
 from watersmeet.spec.normal import Axis, KeyDomain, normal_form
-from watersmeet.spec.typing import check_predicate, type_of
-from watersmeet.spec.window import CountWindow, TimeWindow, Window
+from watersmeet.spec.typing import Schemas, check_predicate, type_of
+from watersmeet.spec.window import TimeWindow, Window
 from watersmeet.subwindow.choose import Structure, check_structure
 
-__all__ = ["OTHER_SIDE", "JoinPlan", "plan_join"]
+__all__ = ["MICRO_SCALE", "OTHER_SIDE", "JoinPlan", "arrival_axis", "check_layouts", "check_time_column", "plan_join"]
 
 OTHER_SIDE: Final[dict[Side, Side]] = {"left": "right", "right": "left"}
 MICRO_SCALE: Final = 6
@@ -51,9 +51,18 @@ class JoinPlan:
 
 
 def plan_join(
-    left: pa.Schema, right: pa.Schema, predicate: Predicate, window: Window, structure: Structure
+    left: pa.Schema,
+    right: pa.Schema,
+    predicate: Predicate,
+    window: Window,
+    structure: Structure,
+    *,
+    time_scale: int = MICRO_SCALE,
 ) -> JoinPlan:
-    """Check the join and return its plan; nothing else in the library checks specifications."""
+    """Check the join of two streams and return its plan.
+
+    Timestamps are measured in units of 10^-``time_scale`` seconds, or in those of the finer column.
+    """
     check_structure(structure)
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
     if not sides_of(predicate) <= set(schemas):
@@ -64,19 +73,19 @@ def plan_join(
                 "write left.x and right.x",
             )
         )
-    _check_layouts(schemas)
+    check_layouts(schemas)
     check_predicate(predicate, schemas)
     form = normal_form(predicate, schemas)
     axes, time, arrival = form.axes, None, None
     if isinstance(window, TimeWindow):
-        axes, time = (*axes, _time_axis(window, schemas)), len(axes)
+        axes, time = (*axes, _time_axis(window, schemas, time_scale)), len(axes)
     elif window.order_by is not None:
-        arrival = _arrival_axis(window, schemas)
+        arrival = arrival_axis(Column("left", window.order_by), Column("right", window.order_by), schemas)
     filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
     return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual)
 
 
-def _check_layouts(schemas: dict[Side, pa.Schema]) -> None:
+def check_layouts(schemas: Schemas) -> None:
     """Raise for columns that Arrow cannot gather rows of: their type would fail at the first pair."""
     for side, schema in schemas.items():
         for column in schema:
@@ -92,31 +101,33 @@ def _check_layouts(schemas: dict[Side, pa.Schema]) -> None:
                 ) from error
 
 
-def _time_axis(window: TimeWindow, schemas: dict[Side, pa.Schema]) -> Axis:
+def check_time_column(column: Column, schemas: Schemas) -> int:
+    """Return the scale of a time window's column; raise unless it holds timestamps."""
+    its_type = type_of(column, schemas)
+    if its_type.kind != "timestamp":
+        raise ColumnTypeError(
+            explain_refusal(
+                f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
+                "timestamps, of any unit, with or without a zone",
+                f'cast {column.name}, for example to pyarrow.timestamp("us"), or use count_window',
+            )
+        )
+    return its_type.scale
+
+
+def _time_axis(window: TimeWindow, schemas: Schemas, scale: int) -> Axis:
     """Return the window as a band on the timestamps: ``left.ts - right.ts`` lies in ``[-left, right]``."""
     columns = {"left": Column("left", window.left_ts), "right": Column("right", window.right_ts)}
-    scale = MICRO_SCALE
-    for column in columns.values():
-        its_type = type_of(column, schemas)
-        if its_type.kind != "timestamp":
-            raise ColumnTypeError(
-                explain_refusal(
-                    f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
-                    "timestamps, of any unit, with or without a zone",
-                    f'cast {column.name}, for example to pyarrow.timestamp("us"), or use count_window',
-                )
-            )
-        scale = max(scale, its_type.scale)
+    scale = max(scale, *(check_time_column(column, schemas) for column in columns.values()))
     unit = 10 ** (scale - MICRO_SCALE)
     reach = [Fraction(length // timedelta(microseconds=1) * unit) for length in (window.left, window.right)]
     differences = IntervalSet(((-reach[0], reach[1]),), Fraction(1))
     return Axis(columns["left"], columns["right"], KeyDomain("integer", scale), differences, required=True)
 
 
-def _arrival_axis(window: CountWindow, schemas: dict[Side, pa.Schema]) -> Axis:
+def arrival_axis(left: Column, right: Column, schemas: Schemas) -> Axis:
     """Return the axis on which rows of both streams are put in one order of arrival."""
-    assert window.order_by is not None
-    comparison = Compare("<", Column("left", window.order_by), Column("right", window.order_by))
+    comparison = Compare("<", left, right)
     check_predicate(comparison, schemas)
     types_of_both = [type_of(column, schemas) for column in comparison.children()]
     axes = normal_form(comparison, schemas).axes
@@ -124,10 +135,11 @@ def _arrival_axis(window: CountWindow, schemas: dict[Side, pa.Schema]) -> Axis:
         scale = max(its_type.scale for its_type in types_of_both)
         return replace(axes[0], domain=KeyDomain("integer", scale))
     if len(axes) != 1 or not axes[0].domain.is_exact:
-        types = " and ".join(str(schemas[side].field(window.order_by).type) for side in schemas)
+        types = " and ".join(str(schemas[column.side].field(column.name).type) for column in (left, right))
+        names = " and ".join(dict.fromkeys((repr(left.name), repr(right.name))))
         raise ColumnTypeError(
             explain_refusal(
-                f"order_by={window.order_by!r} names columns of type {types}",
+                f"order_by={names} names columns of type {types}",
                 "numbers of at most 64 bits, dates or timestamps, of one kind on both sides",
                 "order by a timestamp or a sequence number",
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from watersmeet import count_window, time_window
 from watersmeet.engine.blocks import blocks_of, share_of
-from watersmeet.engine.intake import Intake, Progress
+from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.stream_join import TOPOLOGIES, TopologyName
@@ -101,7 +101,7 @@ class Rig:
         schemas = {side: table.schema for side, table in self._rows(0).items()}
         window = count_window(self.window) if self.apart is None else by_time
         self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(ON), window, self.structure)
-        self.intake = Intake(self.plan, fail_on_late=False)
+        self.intake = PairIntake(self.plan, fail_on_late=False)
         self.numbering = Numbering() if self.order is not None or self.topology == "handshake" else None
         schema = result_schema(schemas["left"], schemas["right"])
         if self.numbering is not None:
@@ -117,10 +117,11 @@ class Rig:
         rows = self._rows(self.window)
         self.fed = self.window
         newest = int((self.window - 1) * (self.apart or 1.0))
-        self.intake.progress = Progress(
-            dict.fromkeys(OTHER_SIDE, newest),
-            None if self.apart is None else newest,
-            dict.fromkeys(OTHER_SIDE, self.window),
+        self.intake.progress = replace(
+            self.intake.progress,
+            largest_time=dict.fromkeys(OTHER_SIDE, newest),
+            watermark=None if self.apart is None else newest,
+            rows=dict.fromkeys(OTHER_SIDE, self.window),
         )
         for side in OTHER_SIDE:
             (whole,) = rows[side].combine_chunks().to_batches()
@@ -149,7 +150,7 @@ class Rig:
         rows = self._rows(count)
         self.fed += count
         begin = time.perf_counter()
-        accepted = self.intake.accept(rows["left"], rows["right"])
+        accepted = self.intake.accept_pair(rows["left"], rows["right"])
         pairs = 0
         for part in accepted.slices:
             numbered = part if self.numbering is None else self.numbering.number(part)

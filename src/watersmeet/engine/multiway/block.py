@@ -1,0 +1,65 @@
+"""A block: rows of one stream that enter together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.multiway.plan import PairPlan
+from watersmeet.spec.expression import Side
+from watersmeet.window.arrival import Counts
+from watersmeet.window.batch import Arrival, KeyedBatch
+
+__all__ = ["NUMBER", "Block", "arrival_of", "narrowed"]
+
+Int64s = npt.NDArray[np.int64]
+
+NUMBER = "\0number"
+"""Hidden last column of indexed rows. No user's column can have this name: a name in SQL has no such character."""
+
+
+class Block:
+    """Some rows of a stream, their numbers, and what had entered before them.
+
+    A result is found by the block that entered last of those its rows belong to: the block takes from every other
+    stream only rows with numbers below ``limits``. So each result is found exactly once, whatever a stage has stored
+    by the time at which it is probed.
+    """
+
+    def __init__(
+        self, stream: Side, rows: pa.RecordBatch, counts: Counts | None, first: int, limits: Mapping[Side, int]
+    ) -> None:
+        self.stream = stream
+        self.rows = rows
+        self.counts = counts
+        self.limits = limits
+        self.numbers: Int64s = first + np.arange(rows.num_rows)
+        self._batches: dict[Side, KeyedBatch] = {}
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def batch(self, pair: PairPlan) -> KeyedBatch:
+        """Return the rows as a pair sees them: made when first asked for, then kept with its sorted keys."""
+        partner = pair.other(self.stream)
+        if partner not in self._batches:
+            names = pair.columns(self.stream)
+            columns = [self.rows.column(self.rows.schema.get_field_index(name)) for name in names]
+            rows = narrowed(names, columns, self.numbers)
+            self._batches[partner] = KeyedBatch(
+                pair.plan, pair.side(self.stream), rows, arrival_of(self.stream, partner, self.counts)
+            )
+        return self._batches[partner]
+
+
+def narrowed(names: list[str], columns: list[pa.Array], numbers: Int64s) -> pa.RecordBatch:
+    """Return columns with the rows' numbers behind them."""
+    return pa.RecordBatch.from_arrays([*columns, pa.array(numbers)], names=[*names, NUMBER])
+
+
+def arrival_of(stream: Side, partner: Side, counts: Counts | None) -> Arrival | None:
+    """Return a count window's numbers of a stream's rows as the window of two streams wants them."""
+    return None if counts is None else Arrival(counts[stream], counts[partner])

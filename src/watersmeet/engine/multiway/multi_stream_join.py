@@ -1,0 +1,225 @@
+"""``MultiStreamJoin``: the in-process join of many streams as a user sees it. Tables in, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self, get_args
+
+import pyarrow as pa
+
+from watersmeet.engine.intake import Intake
+from watersmeet.engine.multiway.circular import Circular
+from watersmeet.engine.multiway.explain import explain_streams
+from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.engine.multiway.stage import Stages
+from watersmeet.engine.stream_join import Late
+from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
+from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.streams import check_names, read_predicate
+from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows, windows_of
+from watersmeet.subwindow.choose import Structure
+
+__all__ = ["MultiJoinMetrics", "MultiStreamJoin", "Strategy"]
+
+Strategy = Literal["auto", "circular", "stashed"]
+
+
+@dataclass(frozen=True, slots=True)
+class MultiJoinMetrics:
+    """What a join has done so far, by stream. Late rows and rows with a null timestamp or key were not joined."""
+
+    rows: dict[Side, int]
+    late: dict[Side, int]
+    null: dict[Side, int]
+    window_rows: dict[Side, int]
+    results: int
+    window_bytes: int
+    watermark: int | None
+    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
+
+
+class MultiStreamJoin:
+    """Joins two to eight streams over sliding windows, in this process.
+
+    A result has one row of every stream. It exists iff the predicate holds and every row is still in its stream's
+    window when the latest of them arrives.
+
+    Parameters
+    ----------
+    streams
+        The schema of each stream, by name. Columns of any type travel along.
+    on
+        Spark SQL text over the streams' names, or a predicate such as ``equal("a.k", "b.k") & band("b.x", "c.x", 5)``.
+        Its conditions have to connect all streams.
+    window
+        ``time_window(…)`` or ``count_window(…)``: one for all streams, or by stream.
+    strategy
+        ``"circular"`` passes every row through the windows of all other streams; ``"stashed"`` also keeps the matches
+        of two streams, for rows of the others; ``"auto"`` decides by what it measures. Every choice gives the same
+        results.
+    structure
+        How subwindows are indexed, as in ``StreamJoin``.
+    late
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, watersmeet as wm
+    >>> def table(seconds, **columns):
+    ...     return pa.table({"ts": pa.array(seconds, pa.timestamp("s")), **columns})
+    >>> orders = table([0, 5], customer=[7, 8])
+    >>> payments = table([2, 6], customer=[7, 8], amount=[20, 30])
+    >>> parcels = table([4, 90], weight=[22, 30])
+    >>> join = wm.MultiStreamJoin(
+    ...     streams={"o": orders.schema, "p": payments.schema, "q": parcels.schema},
+    ...     on="o.customer = p.customer AND p.amount BETWEEN q.weight - 5 AND q.weight + 5",
+    ...     window=wm.time_window("10 seconds", ts="ts"),
+    ... )
+    >>> join.push(o=orders, p=payments, q=parcels).to_pydict()["p_amount"]
+    [20]
+    """
+
+    def __init__(
+        self,
+        *,
+        streams: Mapping[Side, pa.Schema],
+        on: Predicate | str,
+        window: Window | Windows,
+        strategy: Strategy = "auto",
+        structure: Structure = "auto",
+        late: Late = "drop",
+    ) -> None:
+        _check_arguments(streams, on, window)
+        _check_choice("strategy", strategy, get_args(Strategy))
+        _check_choice("late", late, get_args(Late))
+        names = check_names(streams)
+        self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure)
+        self._intake = Intake(self._plan, fail_on_late=late == "error")
+        self._strategy = Circular(Stages(self._plan))
+        self._results = 0
+        self._finished = self._failed = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the results: ``NAME_column`` for every column of every stream, streams in the order given."""
+        return self._plan.result_schema
+
+    def push(self, /, **tables: pa.Table | None) -> pa.Table:
+        """Take the next rows of some streams; return the results they complete.
+
+        A push that is refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error
+        the join is of no further use.
+        """
+        self._check_open("push()")
+        unknown = [name for name in tables if name not in self._plan.schemas]
+        if unknown:
+            raise SchemaError(
+                explain_refusal(
+                    f"rows were pushed for {', '.join(unknown)}",
+                    f"the streams of the join: {', '.join(self._plan.schemas)}",
+                    "check the spelling",
+                )
+            )
+        accepted = self._intake.accept(tables)
+        try:
+            results = [table for arrived in accepted.slices for table in self._strategy.push(arrived)]
+        except BaseException:
+            self._failed = True
+            raise
+        self._intake.progress = accepted.progress
+        found = pa.concat_tables(results) if results else self.schema.empty_table()
+        self._results += found.num_rows
+        return found
+
+    def finish(self) -> pa.Table:
+        """Say that no more rows will come; return the results still owed: none, for every push returns its own."""
+        self._check_open("finish()")
+        self.close()
+        return self.schema.empty_table()
+
+    def close(self) -> None:
+        """End the join. One that is used in a ``with`` statement is closed at its end."""
+        self._finished = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def metrics(self) -> MultiJoinMetrics:
+        """Counts of rows, results and what was left out, and the size of the windows."""
+        progress = self._intake.progress
+        stages = self._strategy.stages.of
+        return MultiJoinMetrics(
+            rows=dict(progress.rows),
+            late=dict(progress.late),
+            null=dict(progress.null),
+            window_rows={stream: len(stage.rows) for stream, stage in stages.items()},
+            results=self._results,
+            window_bytes=sum(stage.nbytes for stage in stages.values()),
+            watermark=progress.watermark,
+        )
+
+    def explain(self) -> str:
+        """Say in plain words what connects the streams, how rows pass through them, and what is indexed."""
+        return explain_streams(self._strategy.stages, self._strategy.orders)
+
+    def _check_open(self, what: str) -> None:
+        if self._failed:
+            raise SpecificationError(
+                explain_refusal(
+                    f"{what} was called after a push that failed",
+                    "calls before any error in a push; what the windows held is no longer certain",
+                    "build a new MultiStreamJoin",
+                )
+            )
+        if self._finished and what == "push()":
+            raise SpecificationError(
+                explain_refusal(
+                    "push() was called after finish() or close()",
+                    "pushes before finish()",
+                    "build a new MultiStreamJoin for further rows",
+                )
+            )
+
+
+def _check_arguments(streams: object, on: object, window: object) -> None:
+    if not isinstance(streams, Mapping) or not all(isinstance(schema, pa.Schema) for schema in streams.values()):
+        raise SpecificationError(
+            explain_refusal(
+                f"streams={streams!r}",
+                "a mapping from names to pyarrow.Schema",
+                'give for example streams={"a": a.schema, "b": b.schema, "c": c.schema}',
+            )
+        )
+    if not isinstance(on, str | Predicate):
+        raise SpecificationError(
+            explain_refusal(
+                f"on={type(on).__name__}",
+                "a predicate or Spark SQL text",
+                'give for example on="a.key = b.key AND b.key = c.key"',
+            )
+        )
+    if not isinstance(window, TimeWindow | CountWindow | TimeWindows | CountWindows):
+        raise SpecificationError(
+            explain_refusal(
+                f"window={window!r}",
+                "time_window(…) or count_window(…)",
+                'give for example window=wm.time_window("10 minutes", ts="ts")',
+            )
+        )
+
+
+def _check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+    if given not in allowed:
+        raise SpecificationError(
+            explain_refusal(
+                f"{name}={given!r}", ", ".join(map(repr, allowed)), f"leave {name} out, or give one of these"
+            )
+        )

@@ -1,0 +1,261 @@
+"""A join of many streams as a conjunction of joins of two.
+
+*Windows are pairwise.* A result exists iff every row is still in its stream's window when the latest arrives. In time:
+``latest - ts_i <= W_i`` for all *i*, which is the same as ``ts_j - ts_i <= W_i`` for all *i* and *j*, and that is the
+rule of two streams for every two of them. In a count window: a row that is among the last of its stream when the
+latest arrives is so too when any row between the two does.
+
+So a join of many streams is, for every two of them, a :class:`~watersmeet.window.plan.JoinPlan` made of the conjuncts
+that read just these two (none: TRUE), called left and right; a filter for each stream; and a residual, the conjuncts
+that read more. Everything below, indexes and windows, knows joins of two streams only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.keys import axis_keys, axis_valid
+from watersmeet.columns.values import is_true
+from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
+from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
+from watersmeet.spec.normal import Axis, KeyDomain
+from watersmeet.spec.streams import by_sides, check_names, take_apart
+from watersmeet.spec.typing import check_predicate
+from watersmeet.spec.window import CountWindows, TimeWindows, Windows
+from watersmeet.subwindow.choose import Structure, check_structure
+from watersmeet.window.admission import drop_nulls
+from watersmeet.window.arrival import Moments
+from watersmeet.window.plan import MICRO_SCALE, JoinPlan, arrival_axis, check_layouts, check_time_column, plan_join
+
+__all__ = ["MultiPlan", "PairPlan", "Residual", "plan_streams"]
+
+Bools = npt.NDArray[np.bool_]
+
+TRUE = Boolean(Constant(value=True, kind="boolean"))
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """What holds between two streams: ``left`` and ``right`` are their names."""
+
+    left: Side
+    right: Side
+    plan: JoinPlan
+    is_edge: bool
+    """Whether some condition reads both: a row of one may then look for rows of the other."""
+
+    def side(self, stream: Side) -> Side:
+        """Return what a stream is called in ``plan``."""
+        return "left" if stream == self.left else "right"
+
+    def other(self, stream: Side) -> Side:
+        """Return the stream that ``stream`` is joined with here."""
+        return self.right if stream == self.left else self.left
+
+    def columns(self, stream: Side) -> list[str]:
+        """Return the columns of a stream that this pair reads: a row is narrowed to them before it is indexed."""
+        return list(self.plan.schemas[self.side(stream)].names)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A conjunct that reads more than two streams."""
+
+    streams: frozenset[Side]
+    predicate: Predicate
+
+
+@dataclass(frozen=True)
+class MultiPlan:
+    """A join of many streams, checked and taken apart. It tells the intake what that has to know."""
+
+    schemas: dict[Side, pa.Schema]
+    predicate: Predicate
+    window: Windows
+    structure: Structure
+    pairs: dict[frozenset[Side], PairPlan]
+    filters: dict[Side, Predicate]
+    residual: tuple[Residual, ...]
+    arrival: dict[Side, tuple[Axis, Side]] | None
+    """In a count window with ``order_by``: the axis on which each stream's rows are ordered, and its side of it."""
+    time_scale: int
+    """Timestamps are measured in units of 10^-time_scale seconds."""
+
+    @cached_property
+    def streams(self) -> tuple[Side, ...]:
+        """The streams' names, in their order."""
+        return tuple(self.schemas)
+
+    def pair(self, one: Side, other: Side) -> PairPlan:
+        """Return what holds between two streams."""
+        return self.pairs[frozenset((one, other))]
+
+    @cached_property
+    def neighbours(self) -> dict[Side, tuple[Side, ...]]:
+        """For each stream those it has a condition with."""
+        return {
+            stream: tuple(other for other in self.streams if other != stream and self.pair(stream, other).is_edge)
+            for stream in self.streams
+        }
+
+    @cached_property
+    def result_schema(self) -> pa.Schema:
+        """Of the results: ``NAME_column`` for every column of every stream."""
+        return pa.schema(
+            column.with_name(f"{stream}_{column.name}") for stream, schema in self.schemas.items() for column in schema
+        )
+
+    # --- what the intake has to know ---------------------------------------------------------------------------------
+
+    @property
+    def lateness(self) -> int | None:
+        """In the units of the timestamps; None for a count window."""
+        return self._units(self.window.lateness) if isinstance(self.window, TimeWindows) else None
+
+    def length(self, stream: Side) -> int:
+        """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
+        window = self.window
+        return window.counts[stream] if isinstance(window, CountWindows) else self._units(window.lengths[stream])
+
+    def _units(self, duration: timedelta) -> int:
+        return int(duration // timedelta(microseconds=1) * 10 ** (self.time_scale - MICRO_SCALE))
+
+    def times(self, stream: Side, rows: pa.RecordBatch) -> Moments:
+        """Return the timestamps of rows, and which of them have one."""
+        pair = next(pair for streams, pair in self.pairs.items() if stream in streams)
+        assert pair.plan.time is not None
+        axis, side, schemas = pair.plan.axes[pair.plan.time], pair.side(stream), pair.plan.schemas
+        return axis_keys(axis, side, rows, schemas), axis_valid(axis, side, rows, schemas)
+
+    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
+        """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
+        if self.arrival is None:
+            return None
+        found = {}
+        for stream, (axis, side) in self.arrival.items():
+            schemas = {side: self.schemas[stream]}
+            found[stream] = axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas)
+        return found
+
+    def drop_nulls(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> int:
+        """Clear ``keep`` for rows without a value on some axis; return how many were cleared."""
+        return sum(
+            drop_nulls(pair.plan, pair.side(stream), rows, keep)
+            for streams, pair in self.pairs.items()
+            if stream in streams
+        )
+
+    def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
+        """Clear ``keep`` for rows that fail the conjuncts which speak of their stream alone."""
+        if stream in self.filters:
+            names = rows.schema
+            keep &= is_true(
+                self.filters[stream],
+                lambda column: rows.column(names.get_field_index(column.name)),
+                self.schemas,
+                rows.num_rows,
+            )
+
+
+def plan_streams(
+    schemas: Mapping[Side, pa.Schema], predicate: Predicate, window: Windows, structure: Structure
+) -> MultiPlan:
+    """Check a join of many streams and return its plan."""
+    check_structure(structure)
+    streams = check_names(schemas)
+    own = dict(schemas)
+    check_layouts(own)
+    check_predicate(predicate, own)
+    conjuncts = take_apart(predicate, streams)
+    residual = tuple(Residual(sides_of(term), term) for term in conjuncts.residual)
+    scale = MICRO_SCALE
+    if isinstance(window, TimeWindows):
+        scale = max(scale, *(check_time_column(Column(stream, ts), own) for stream, ts in window.ts.items()))
+    pairs = {
+        frozenset((left, right)): _pair_plan(
+            {left: own[left], right: own[right]},
+            conjuncts.pairs.get((left, right)),
+            window,
+            structure,
+            scale,
+            in_residual=any({left, right} <= term.streams for term in residual),
+        )
+        for left, right in combinations(streams, 2)
+    }
+    order_by = window.order_by if isinstance(window, CountWindows) else None
+    arrival = None if order_by is None else _arrival(order_by, own)
+    plan = MultiPlan(own, predicate, window, structure, pairs, conjuncts.filters, residual, arrival, scale)
+    _check_result_names(plan.result_schema)
+    return plan
+
+
+def _pair_plan(
+    schemas: dict[Side, pa.Schema],
+    predicate: Predicate | None,
+    window: Windows,
+    structure: Structure,
+    time_scale: int,
+    *,
+    in_residual: bool,
+) -> PairPlan:
+    """Return what holds between two streams; ``predicate`` is None when no conjunct reads just these two."""
+    left, right = schemas
+    renamed = TRUE if predicate is None else by_sides(predicate, {left: "left", right: "right"})
+    read = {(column.side, column.name) for column in columns_of(renamed)}
+    if isinstance(window, TimeWindows):
+        read |= {("left", window.ts[left]), ("right", window.ts[right])}
+
+    def narrow(stream: Side, side: Side) -> pa.Schema:
+        return pa.schema([column for column in schemas[stream] if (side, column.name) in read])
+
+    between = window.between(left, right)
+    plan = plan_join(narrow(left, "left"), narrow(right, "right"), renamed, between, structure, time_scale=time_scale)
+    return PairPlan(left, right, plan, predicate is not None or in_residual)
+
+
+def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[Side, tuple[Axis, Side]]:
+    """Return axes on which the rows of all streams are put in one order: those of every two, made alike."""
+    found: dict[Side, tuple[Axis, Side]] = {}
+    domains: set[KeyDomain] = set()
+    for left, right in combinations(schemas, 2):
+        axis = arrival_axis(
+            Column("left", order_by[left]),
+            Column("right", order_by[right]),
+            {"left": schemas[left], "right": schemas[right]},
+        )
+        domains.add(axis.domain)
+        found.setdefault(left, (axis, "left"))
+        found.setdefault(right, (axis, "right"))
+    if len({domain.kind for domain in domains}) > 1:
+        types = ", ".join(
+            f"{stream}.{column}: {schemas[stream].field(column).type}" for stream, column in order_by.items()
+        )
+        raise ColumnTypeError(
+            explain_refusal(
+                f"order_by names columns of type {types}",
+                "columns of one kind in all streams",
+                "order by a timestamp or a sequence number",
+            )
+        )
+    finest = max(domains, key=lambda domain: domain.scale)
+    return {stream: (replace(axis, domain=finest), side) for stream, (axis, side) in found.items()}
+
+
+def _check_result_names(schema: pa.Schema) -> None:
+    repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if repeated:
+        raise SpecificationError(
+            explain_refusal(
+                f"the result would have more than one column named {', '.join(map(repr, repeated))}",
+                "names that stay different when the stream's is put before the column's",
+                "rename the streams or the columns",
+            )
+        )

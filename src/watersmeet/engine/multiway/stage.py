@@ -1,0 +1,392 @@
+"""Stages: the windows of all streams, and how a partial result passes through one of them (Circular-MJ, section II).
+
+A *stage* is one stream's window: its rows, held once and found by number, and for every stream it has a condition with
+an index, a :class:`~watersmeet.window.stream_window.StreamWindow` over the few columns which that condition reads. A
+partial result passes through a stage by probing the index for one of its rows; what the probe has not enforced is
+verified on the rows found: the conditions and windows between the stage's stream and all others that are bound, and
+the conjuncts of more than two streams of which the last is bound now.
+
+*Order control* (section II-C (2)). Blocks of rows enter one after the other, and each knows how many rows of every
+stream had entered before. The paper's order control unit is the following three rules, by which a result is found
+exactly once, by that of its rows which entered last, however early or late a stage stores rows:
+
+- *refine*: rows stored prematurely, those with a number at or above the block's limit, are dropped;
+- *compute* and EBuf: rows are only expired when no block under way, and none to come, can need them, so there is
+  nothing to compare again;
+- OBuf: a stage stores all rows that entered before a partial result's block before it is probed with that.
+
+A stage may be put together from *pieces*: chunks of rows with an index segment per neighbour that were made earlier.
+
+Cost of a probe: the rows of a partial result's stream are looked for once each, however many partial results share
+them; memory is bounded by ``PORTION``, for results leave a stage in portions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.keys import key_ranges
+from watersmeet.columns.values import is_true
+from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
+from watersmeet.engine.multiway.partial import Expansion, Partials, distinct, together
+from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
+from watersmeet.engine.multiway.rows import Chunk, Places, RowStore
+from watersmeet.spec.expression import Column, Predicate, Side
+from watersmeet.spec.typing import Schemas
+from watersmeet.window.arrival import Counts
+from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.payload import extent_of
+from watersmeet.window.segment import Segment
+from watersmeet.window.stream_window import Match, StreamWindow
+
+__all__ = ["Piece", "Stage", "Stages", "Step"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+PORTION: Final = 1 << 17
+"""Partial results that are held together: bounds memory at any match probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Partial results pass through the stage of ``stream``, looking for rows that meet theirs of ``via``."""
+
+    stream: Side
+    via: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a stream as a stage holds them: themselves, and an index segment for each neighbour."""
+
+    chunk: Chunk
+    segments: dict[Side, Segment]
+
+
+@dataclass(slots=True)
+class Passage:
+    """What happened as partial results passed through a stage."""
+
+    probing: int = 0
+    candidates: int = 0
+    found: int = 0
+
+
+class Stage:
+    """One stream's window."""
+
+    def __init__(self, plan: MultiPlan, stream: Side, first: int = 0) -> None:
+        self.plan = plan
+        self.stream = stream
+        self.rows = RowStore(plan.schemas[stream], first)
+        self.windows: dict[Side, StreamWindow] = {}
+        for partner in plan.neighbours[stream]:
+            pair = plan.pair(stream, partner)
+            self.windows[partner] = StreamWindow(pair.plan, pair.side(stream))
+
+    def hold(self, block: Block) -> None:
+        """Hold a block's rows, so that they are found by number; they are not yet found by probes."""
+        if len(block):
+            self.rows.append(block.rows, block.counts, extent_of(self._place(block)))
+
+    def index(self, block: Block, stages: Mapping[Side, Stage]) -> None:
+        """Let a block's rows be found by probes; the other ``stages`` are sampled when a segment has to be created."""
+        for partner, window in self.windows.items():
+            window.insert(block.batch(self.plan.pair(self.stream, partner)), stages[partner].windows[self.stream])
+
+    def piece(self, block: Block, stages: Mapping[Side, Stage]) -> Piece:
+        """Hold and index a block's rows (not none) as a piece of its own, and return that."""
+        chunk = Chunk(self.rows.end, block.rows, block.counts, extent_of(self._place(block)))
+        self.rows.add(chunk)
+        segments = {}
+        for partner, window in self.windows.items():
+            batch = block.batch(self.plan.pair(self.stream, partner))
+            segments[partner] = window.append(batch, stages[partner].windows[self.stream])
+        return Piece(chunk, segments)
+
+    def add(self, piece: Piece) -> None:
+        """Take in a piece that was made earlier; pieces come in the order of their rows' numbers."""
+        self.rows.add(piece.chunk)
+        for partner, window in self.windows.items():
+            window.segments.append(piece.segments[partner])
+
+    def expire(self, before: int) -> None:
+        """Drop what lies before ``before`` (a time or a sequence number), as far as whole steps do."""
+        self.rows.drop_before(before)
+        for window in self.windows.values():
+            window.expire(before)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by rows and indexes."""
+        return self.rows.nbytes + sum(window.nbytes for window in self.windows.values())
+
+    def _place(self, block: Block) -> Int64s:
+        if block.counts is not None:
+            return block.counts[self.stream]
+        pair = self.plan.pair(self.stream, self.plan.neighbours[self.stream][0])
+        assert pair.plan.time is not None
+        return block.batch(pair).key(pair.plan.time)
+
+
+class Stages:
+    """The stages of all streams, and the steps that lead through them."""
+
+    def __init__(self, plan: MultiPlan, firsts: Mapping[Side, int] | None = None) -> None:
+        self.plan = plan
+        self.of: dict[Side, Stage] = {
+            stream: Stage(plan, stream, 0 if firsts is None else firsts[stream]) for stream in plan.streams
+        }
+
+    # --- enter, store, expire ----------------------------------------------------------------------------------------
+
+    def block(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None) -> Block:
+        """Return rows as the next block; whoever calls this also lets a stage hold it before the next one."""
+        limits = {other: stage.rows.end for other, stage in self.of.items()}
+        return Block(stream, rows, counts, self.of[stream].rows.end, limits)
+
+    def enter(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None) -> Block:
+        """Let rows enter: they get their numbers and are held."""
+        block = self.block(stream, rows, counts)
+        self.of[stream].hold(block)
+        return block
+
+    def index(self, block: Block) -> None:
+        """Let a block that has entered be found by probes."""
+        if len(block):
+            self.of[block.stream].index(block, self.of)
+
+    def expire(self, before: Mapping[Side, int | None]) -> None:
+        """Drop what no row to come can meet."""
+        for stream, place in before.items():
+            if place is not None:
+                self.of[stream].expire(place)
+
+    # --- a step ------------------------------------------------------------------------------------------------------
+
+    def start(self, block: Block, limits: Mapping[Side, int] | None = None) -> Partials:
+        """Return a block's rows as partial results; ``limits`` may be narrower than the block's own."""
+        return Partials(block, block.limits if limits is None else limits, {block.stream: block.numbers})
+
+    def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
+        """Yield the partial results (not none) with a row of ``step.stream`` more, in portions (none of them empty)."""
+        pair = self.plan.pair(step.via, step.stream)
+        batch, expansion = self.probing(partials, step.via, step.stream)
+        matches = self.of[step.stream].windows[step.via].probe(batch)
+        passage.probing += len(partials)
+        yield from self.extended(partials, matches, expansion, passage, new=(step.stream,), enforced=[pair])
+
+    def probing(self, partials: Partials, via: Side, partner: Side) -> tuple[KeyedBatch, Expansion | None]:
+        """Return the rows of ``via`` that look for partners, each once, and which partial results each stands for."""
+        pair = self.plan.pair(via, partner)
+        if len(partials.numbers) == 1:
+            return partials.block.batch(pair), None
+        numbers, expansion = distinct(partials.numbers[via])
+        places = self.of[via].rows.places(numbers)
+        names = pair.columns(via)
+        rows = narrowed(names, [places.column(name) for name in names], numbers)
+        counts = None
+        if pair.plan.time is None:
+            counts = {stream: places.numbers(_counts_of(stream)) for stream in (via, partner)}
+        return KeyedBatch(pair.plan, pair.side(via), rows, arrival_of(via, partner, counts)), expansion
+
+    def extended(
+        self,
+        partials: Partials,
+        matches: Iterator[Match],
+        expansion: Expansion | None,
+        passage: Passage,
+        *,
+        new: tuple[Side, ...],
+        enforced: list[PairPlan],
+        accept: Callable[[list[Int64s]], Bools | None] | None = None,
+    ) -> Iterator[Partials]:
+        """Yield partial results with the rows of ``matches`` added, verified, in portions.
+
+        The last columns of the rows that matched are the numbers of the ``new`` streams' rows. What is ``enforced``
+        needs no check, and what ``accept`` refuses is not added.
+        """
+        checks = [
+            self.plan.pair(stream, other)
+            for position, stream in enumerate(new)
+            for other in (*partials.numbers, *new[:position])
+            if self.plan.pair(stream, other) not in enforced
+        ]
+        bound = partials.bound.union(new)
+        residual = [
+            term.predicate
+            for term in self.plan.residual
+            if term.streams <= bound and not term.streams <= partials.bound
+        ]
+
+        def accepted(match: Match) -> tuple[Int32s, list[Int64s]]:
+            numbers = [
+                match.stored.column(match.stored.num_columns + position).to_numpy().take(match.row)
+                for position in range(-len(new), 0)
+            ]
+            keep = None if accept is None else accept(numbers)
+            for stream, own in zip(new, numbers, strict=True):
+                keep = _both(keep, self._live(stream, own, partials.limits))
+            return (match.who, numbers) if keep is None else (match.who[keep], [own[keep] for own in numbers])
+
+        def verified() -> Iterator[Partials]:
+            for at, numbers in _portions(map(accepted, matches), expansion):
+                passage.candidates += len(at)
+                yield self._verified(partials.extended(at, dict(zip(new, numbers, strict=True))), checks, residual)
+
+        for found in _merged(verified()):
+            passage.found += len(found)
+            yield found
+
+    def _live(self, stream: Side, numbers: Int64s, limits: Mapping[Side, int]) -> Bools | None:
+        """Tell which rows had entered before the block (*refine*) and are still held; None when all are."""
+        first, limit = self.of[stream].rows.first, limits[stream]
+        if len(numbers) == 0 or (int(numbers.min()) >= first and int(numbers.max()) < limit):
+            return None
+        return (numbers >= first) & (numbers < limit)
+
+    # --- verify ------------------------------------------------------------------------------------------------------
+
+    def _verified(self, partials: Partials, checks: list[PairPlan], residual: list[Predicate]) -> Partials:
+        """Return the partial results that satisfy all conditions of pairs and the residual."""
+        for pair in checks:
+            if len(partials) == 0:
+                return partials
+            partials = self._in_ranges(partials, pair)
+            if pair.plan.time is None and len(partials):
+                partials = self._in_count_window(partials, pair)
+            if pair.plan.residual is not None and len(partials):
+                names = {"left": pair.left, "right": pair.right}
+                partials = self._satisfying(partials, pair.plan.residual, names, pair.plan.schemas)
+        for predicate in residual:
+            if len(partials):
+                names = {stream: stream for stream in self.plan.streams}
+                partials = self._satisfying(partials, predicate, names, self.plan.schemas)
+        return partials
+
+    def _in_ranges(self, partials: Partials, pair: PairPlan) -> Partials:
+        """Check all axes whose keys say something of rows in any order: what they let through may be too much."""
+        left, right = (self.of[stream].rows.places(partials.numbers[stream]) for stream in (pair.left, pair.right))
+        keep = np.ones(len(partials), bool)
+        for number, axis in enumerate(pair.plan.axes):
+            if axis.domain.kind == "double_offset":
+                continue
+            stored = left.numbers(_keys_of(pair.left, pair, number))
+            inside = np.zeros(len(partials), bool)
+            for wanted in key_ranges(axis, "right", right.numbers(_keys_of(pair.right, pair, number))):
+                inside |= (wanted.lo <= stored) & (stored <= wanted.hi)
+            keep &= inside
+        return partials if keep.all() else partials.picked(keep)
+
+    def _in_count_window(self, partials: Partials, pair: PairPlan) -> Partials:
+        """Check that the earlier row was in its window when the later one arrived."""
+        left, right = (self.of[stream].rows.places(partials.numbers[stream]) for stream in (pair.left, pair.right))
+        left_number, lefts_before = left.numbers(_counts_of(pair.left)), right.numbers(_counts_of(pair.left))
+        right_number, rights_before = right.numbers(_counts_of(pair.right)), left.numbers(_counts_of(pair.right))
+        keep = np.where(
+            left_number < lefts_before,
+            lefts_before - left_number <= self.plan.length(pair.left),
+            rights_before - right_number <= self.plan.length(pair.right),
+        )
+        return partials if keep.all() else partials.picked(keep)
+
+    def _satisfying(
+        self, partials: Partials, predicate: Predicate, streams: Mapping[Side, Side], schemas: Schemas
+    ) -> Partials:
+        """Evaluate a predicate whose sides stand for ``streams``."""
+        places: dict[Side, Places] = {}
+
+        def column(wanted: Column) -> pa.Array:
+            stream = streams[wanted.side]
+            if stream not in places:
+                places[stream] = self.of[stream].rows.places(partials.numbers[stream])
+            return places[stream].column(wanted.name)
+
+        keep = is_true(predicate, column, schemas, len(partials))
+        return partials if keep.all() else partials.picked(keep)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def gather(self, partials: Partials) -> pa.Table:
+        """Return results (not none), all streams being bound, as rows."""
+        columns = []
+        for stream, stage in self.of.items():
+            places = stage.rows.places(partials.numbers[stream])
+            columns += [places.column(column.name) for column in stage.rows.schema]
+        return pa.Table.from_arrays(columns, schema=self.plan.result_schema)
+
+
+def _counts_of(stream: Side) -> Callable[[Chunk], Int64s]:
+    def counts(chunk: Chunk) -> Int64s:
+        assert chunk.counts is not None
+        return chunk.counts[stream]
+
+    return counts
+
+
+def _keys_of(stream: Side, pair: PairPlan, axis: int) -> Callable[[Chunk], Int64s]:
+    return lambda chunk: chunk.keys(stream, pair, axis)
+
+
+def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+    return other if one is None else one if other is None else one & other
+
+
+def _portions(
+    found: Iterator[tuple[Int32s, list[Int64s]]], expansion: Expansion | None
+) -> Iterator[tuple[Int64s | Int32s, list[Int64s]]]:
+    """Yield which partial results are extended, and by which rows: about ``PORTION`` of them at once, never none."""
+    waiting: list[tuple[Int32s, list[Int64s]]] = []
+    size = 0
+    for who, numbers in found:
+        waiting.append((who, numbers))
+        size += len(who) if expansion is None else int(expansion.sizes(who).sum())
+        if size >= PORTION:
+            yield from _cut(waiting, expansion)
+            waiting, size = [], 0
+    if size:
+        yield from _cut(waiting, expansion)
+
+
+def _cut(
+    waiting: list[tuple[Int32s, list[Int64s]]], expansion: Expansion | None
+) -> Iterator[tuple[Int64s | Int32s, list[Int64s]]]:
+    who = np.concatenate([rows for rows, _ in waiting])
+    numbers = [np.concatenate(parts) for parts in zip(*(own for _, own in waiting), strict=True)]
+    if expansion is None:
+        for begin in range(0, len(who), PORTION):
+            part = slice(begin, begin + PORTION)
+            yield who[part], [own[part] for own in numbers]
+        return
+    sizes = expansion.sizes(who)
+    totals = np.cumsum(sizes)
+    cuts = np.searchsorted(totals, np.arange(PORTION, totals[-1], PORTION), "left") + 1
+    borders = np.unique(np.concatenate(([0], cuts, [len(who)])))
+    for begin, end in pairwise(borders.tolist()):
+        part = slice(begin, end)
+        at, source = expansion.expanded(who[part], sizes[part])
+        yield at, [own[part][source] for own in numbers]
+
+
+def _merged(parts: Iterator[Partials]) -> Iterator[Partials]:
+    """Put small portions together: each costs the stages to come a fixed effort."""
+    waiting: list[Partials] = []
+    size = 0
+    for part in parts:
+        if len(part):
+            waiting.append(part)
+            size += len(part)
+        if 2 * size >= PORTION:
+            yield together(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield together(waiting)

@@ -1,0 +1,78 @@
+"""Pairs on their way from the join to the unpacker: in a file that the one writes and the other maps.
+
+The unpacker is the next operator of the same task, but in another Python worker. As blobs the pairs would go to the JVM
+and back to Python before they become columns: two more ways through a socket, and copies in the JVM. So the join
+writes them into Spark's scratch folder and sends the name of the file; the unpacker maps it and removes it. Its pages
+hardly ever reach the disk.
+
+A file belongs to one attempt of one task; when that fails, or its reader has seen enough, the file stays behind. So
+those that nobody can be waiting for any more are removed with every new one, and all of them together have a limit,
+beyond which, or where nothing can be written, pairs travel as blobs. Spark removes the folder with the executor.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["leave_pairs", "take_pairs"]
+
+FOLDER: Final = "watersmeet-pairs"
+ABANDONED_SECONDS: Final = 3600.0
+LIMIT_BYTES: Final = 2 << 30
+BATCH_BYTES: Final = 1 << 20
+"""Pairs reach the JVM in batches of this size, which stay in its processor's cache."""
+
+
+def leave_pairs(pairs: pa.Table) -> str | None:
+    """Write pairs to a file and return its name; None where there is no folder for it, or no room in it."""
+    folder = _folder()
+    if folder is None:
+        return None
+    name = uuid.uuid4().hex
+    rows = max(1, pairs.num_rows * BATCH_BYTES // max(1, pairs.nbytes))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _held_bytes(folder) + pairs.nbytes > LIMIT_BYTES:
+            return None
+        with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, pairs.schema) as writer:
+            writer.write_table(pairs, rows)
+    except OSError:
+        with suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+        return None
+    return name
+
+
+def take_pairs(name: str) -> pa.RecordBatchReader:
+    """Return the pairs of a file, mapped, and remove it."""
+    folder = _folder()
+    assert folder is not None, "the worker that left the pairs had one, and this one is its neighbour"
+    with pa.memory_map(str(folder / name)) as file:
+        content = file.read_buffer()
+    (folder / name).unlink()
+    return pa.ipc.open_stream(content)
+
+
+def _folder() -> Path | None:
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "")
+    return Path(folders.split(",")[0]) / FOLDER if folders else None
+
+
+def _held_bytes(folder: Path) -> int:
+    """Return what the files take, without those that were abandoned, which are removed."""
+    held, oldest = 0, time.time() - ABANDONED_SECONDS
+    for path in folder.iterdir():
+        with suppress(OSError):  # taken by its reader meanwhile
+            stat = path.stat()
+            if stat.st_mtime < oldest:
+                path.unlink()
+            else:
+                held += stat.st_size
+    return held

@@ -1,0 +1,128 @@
+"""Many streams: their names, and a predicate over them taken apart by the streams that its conjuncts read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import And, Column, Predicate, Side, conjunction, sides_of, with_columns
+from watersmeet.spec.normal import without_negation
+from watersmeet.spec.sql import parse_predicate
+
+__all__ = ["FEWEST", "MOST", "Conjuncts", "by_sides", "check_names", "read_predicate", "take_apart"]
+
+FEWEST: Final = 2
+MOST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Conjuncts:
+    """A predicate as a conjunction: by one stream, by two (in the order of the streams), and by more."""
+
+    filters: dict[Side, Predicate]
+    pairs: dict[tuple[Side, Side], Predicate]
+    residual: tuple[Predicate, ...]
+
+
+def check_names(names: Iterable[object]) -> tuple[Side, ...]:
+    """Return the streams' names; raise unless they are few enough and can be told apart in SQL."""
+    given = tuple(names)
+    if not FEWEST <= len(given) <= MOST:
+        raise SpecificationError(
+            explain_refusal(
+                f"{len(given)} stream(s): {', '.join(map(str, given)) or '(none)'}",
+                f"{FEWEST} to {MOST} streams",
+                "join some of them first, and their result with the others",
+            )
+        )
+    streams = tuple(name for name in given if isinstance(name, str) and name.isidentifier())
+    if len(streams) < len(given) or len({name.lower() for name in streams}) < len(given):
+        raise SpecificationError(
+            explain_refusal(
+                f"streams named {', '.join(map(repr, given))}",
+                "names of letters, digits and underscores that differ in more than their case",
+                'name them for example {"orders": …, "payments": …, "parcels": …}',
+            )
+        )
+    return streams
+
+
+def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
+    """Return the predicate that SQL text or the functions of :mod:`watersmeet.spec.predicates` say.
+
+    Examples
+    --------
+    >>> from watersmeet.spec.predicates import band, equal
+    >>> by_text = read_predicate("a.k = b.k AND b.x BETWEEN c.x - 5 AND c.x + 5", ("a", "b", "c"))
+    >>> by_text == read_predicate(equal("a.k", "b.k") & band("b.x", "c.x", 5), ("a", "b", "c"))
+    True
+    """
+    if isinstance(on, str):
+        return parse_predicate(on, streams)
+    by_name = {name.lower(): name for name in streams}
+
+    def resolved(column: Column) -> Column:
+        stream, point, name = column.name.partition(".")
+        if not point or stream.lower() not in by_name:
+            raise SpecificationError(
+                explain_refusal(
+                    f"the predicate reads the column {column.name!r}",
+                    f"columns written STREAM.COLUMN, the streams being {', '.join(streams)}",
+                    f'write for example "{streams[0]}.{name or column.name}"',
+                )
+            )
+        return Column(by_name[stream.lower()], name)
+
+    return with_columns(on, resolved)
+
+
+def take_apart(predicate: Predicate, streams: tuple[Side, ...]) -> Conjuncts:
+    """Return the predicate's conjuncts; raise unless they connect all streams."""
+    plain = without_negation(predicate)
+    filters: dict[Side, list[Predicate]] = {}
+    pairs: dict[tuple[Side, Side], list[Predicate]] = {}
+    residual: list[Predicate] = []
+    for conjunct in plain.terms if isinstance(plain, And) else (plain,):
+        read = [stream for stream in streams if stream in sides_of(conjunct)]
+        match read:
+            case []:  # a constant: it holds for all rows or for none
+                filters.setdefault(streams[0], []).append(conjunct)
+            case [stream]:
+                filters.setdefault(stream, []).append(conjunct)
+            case [first, second]:
+                pairs.setdefault((first, second), []).append(conjunct)
+            case _:
+                residual.append(conjunct)
+    parts = Conjuncts(
+        {stream: conjunction(*terms) for stream, terms in filters.items()},
+        {pair: conjunction(*terms) for pair, terms in pairs.items()},
+        tuple(residual),
+    )
+    _check_connected(parts, streams)
+    return parts
+
+
+def _check_connected(parts: Conjuncts, streams: tuple[Side, ...]) -> None:
+    reached = {streams[0]}
+    edges = [set(pair) for pair in parts.pairs] + [set(sides_of(term)) for term in parts.residual]
+    for _ in streams:
+        for edge in edges:
+            if edge & reached:
+                reached |= edge
+    apart = [stream for stream in streams if stream not in reached]
+    if apart:
+        together = [stream for stream in streams if stream in reached]
+        raise SpecificationError(
+            explain_refusal(
+                f"no condition connects {', '.join(apart)} with {', '.join(together)}",
+                "predicates whose conditions connect all streams, directly or through others",
+                f"add a condition, for example {apart[0]}.key = {together[0]}.key",
+            )
+        )
+
+
+def by_sides(predicate: Predicate, sides: Mapping[Side, Side]) -> Predicate:
+    """Return the predicate with its streams called by other names."""
+    return with_columns(predicate, lambda column: Column(sides[column.side], column.name))

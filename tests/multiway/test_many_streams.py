@@ -1,0 +1,54 @@
+"""Joins of many streams against the nested loop over the full history: every shape of join graph, every strategy."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from drawing import SHAPES, Case, cases
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracle
+import watersmeet as wm
+from watersmeet.spec.streams import read_predicate
+from watersmeet.spec.window import windows_of
+
+STRATEGIES = ("circular",)
+
+
+def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
+    """Push all of a case's tables; return the results' ids."""
+    with pytest.MonkeyPatch.context() as patch:
+        if case.small:  # many segments, slices, chunks and portions with a few rows already
+            patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
+            patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 4)
+            patch.setattr("watersmeet.window.segment.CANDIDATES_AT_ONCE", 8)
+            patch.setattr("watersmeet.engine.multiway.stage.PORTION", 3)
+            patch.setattr("watersmeet.engine.multiway.rows.FAN_IN", 2)
+            patch.setattr("watersmeet.engine.multiway.rows.SMALLEST_STEP", 2)
+            patch.setattr("watersmeet.engine.multiway.probe_order.FIRST_DECISION", 5)
+            patch.setattr("watersmeet.engine.multiway.probe_order.FEWEST_SEEN", 1)
+        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, strategy=strategy)
+        found: Counter[tuple[int, ...]] = Counter()
+        for push in case.pushes:
+            results = join.push(**push)
+            assert results.schema == join.schema
+            ids = [results[f"{name}_id"].to_pylist() for name in case.schemas]
+            for name, own in zip(case.schemas, ids, strict=True):
+                assert results[f"{name}_p"].to_pylist() == [f"{name}{number}" for number in own]
+            found.update(zip(*ids, strict=True))
+        assert join.metrics.results == found.total()
+    return found
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_oracle_many_streams(strategy: str, shape: str, count: int, data: st.DataObject) -> None:
+    case = data.draw(cases(shape, count))
+    names = tuple(case.schemas)
+    on, window = read_predicate(case.on, names), windows_of(case.window, names)
+    assert run(case, strategy) == oracle.results(on, window, case.schemas, case.pushes)

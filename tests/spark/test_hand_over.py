@@ -1,0 +1,59 @@
+"""Pairs between two Python workers: in a file where one can be written, as blobs where not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from watersmeet.spark import hand_over
+from watersmeet.spark.envelope import to_blobs, unpacker
+from watersmeet.spark.hand_over import FOLDER, leave_pairs, take_pairs
+
+PAIRS = pa.table({"x": range(300_000), "y": [str(number % 7) for number in range(300_000)]})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},another")
+    return tmp_path / FOLDER
+
+
+def test_a_file_is_read_once_and_gone(folder: Path) -> None:
+    name = leave_pairs(PAIRS)
+    assert name is not None
+    batches = list(take_pairs(name))
+    assert pa.Table.from_batches(batches) == PAIRS
+    assert max(batch.nbytes for batch in batches) < 2 * hand_over.BATCH_BYTES
+    assert list(folder.iterdir()) == []
+
+
+def test_the_unpacker_takes_files_and_blobs(folder: Path) -> None:
+    first, rest = PAIRS.slice(0, 1000), PAIRS.slice(1000)
+    blobs = to_blobs(rest).to_pylist()
+    columns = {"blob": [None, None, *blobs], "file": [leave_pairs(first), None, *[None] * len(blobs)]}
+    sent = pa.RecordBatch.from_pydict(columns, pa.schema({"blob": pa.binary(), "file": pa.string()}))
+    assert pa.Table.from_batches(unpacker(PAIRS.schema)([sent])) == PAIRS
+    assert list(folder.iterdir()) == []
+
+
+def test_no_file_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    assert leave_pairs(PAIRS) is None
+
+
+def test_no_file_where_none_can_be_written(folder: Path) -> None:
+    folder.write_text("not a folder")
+    assert leave_pairs(PAIRS) is None
+
+
+def test_files_that_nobody_takes_have_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hand_over, "LIMIT_BYTES", 2 * PAIRS.nbytes + 100_000)
+    names = [leave_pairs(PAIRS) for _ in range(3)]
+    assert names[2] is None
+    assert names[0] is not None
+    os.utime(folder / names[0], (0, 0))  # abandoned long ago
+    assert leave_pairs(PAIRS) is not None
+    assert not (folder / names[0]).exists()
