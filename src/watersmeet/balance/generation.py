@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -136,6 +136,7 @@ def groups_for(cores: int) -> int:
     return max(FEWEST_GROUPS, GROUPS_PER_CORE * cores)
 
 
+@cache
 def first_generation(cores: int, groups: int | None = None) -> Generation:
     """Return generation 0: groups go to all cores in turn."""
     owners = tuple((group % cores,) for group in range(groups or groups_for(cores)))

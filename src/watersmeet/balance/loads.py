@@ -13,8 +13,9 @@ A group's rows are counted where they are stored, by its owners, so a row that a
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,9 @@ __all__ = [
     "FADING",
     "HEAVIEST",
     "CoreLoad",
+    "GroupCounter",
     "GroupLoad",
+    "LoadMeter",
     "Observation",
     "UnitCosts",
     "Work",
@@ -52,6 +55,34 @@ class GroupLoad:
     left: float
     right: float
     pairs: float
+
+
+class GroupCounter:
+    """Counts, on one core, the rows and pairs of every group, and reports the heaviest."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((3, 0), np.int64)
+
+    def add(self, what: Literal["left", "right", "pairs"], group: npt.NDArray[np.int32]) -> None:
+        """Count one row stored, or one pair found, for every group given."""
+        more = np.bincount(group)
+        short = len(more) - self._counts.shape[1]
+        if short > 0:
+            self._counts = np.pad(self._counts, ((0, 0), (0, short)))
+        self._counts[("left", "right", "pairs").index(what), : len(more)] += more
+
+    def report(self) -> str:
+        """Return the heaviest groups, then the rest: how many groups, left rows, right rows, pairs."""
+        order = np.argsort(-self._counts.sum(0), kind="stable")
+        order = order[: np.count_nonzero(self._counts.any(0))]
+        heaviest, rest = order[:HEAVIEST], order[HEAVIEST:]
+        lines = [[int(group), *self._counts[:, group].tolist()] for group in heaviest]
+        return json.dumps([*lines, [len(rest), *self._counts[:, rest].sum(1).tolist()]], separators=(",", ":"))
+
+    @staticmethod
+    def parse(report: str) -> list[GroupLoad]:
+        """Return what :meth:`report` told: the heaviest groups, and last the rest."""
+        return [GroupLoad(*line) for line in json.loads(report)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +112,51 @@ class Observation:
     oldest: int
     """The oldest generation that any core has stored rows of."""
     cores: tuple[CoreLoad, ...]
+
+
+class LoadMeter:
+    """Puts the loads of micro-batches together; the last ones count most."""
+
+    def __init__(self) -> None:
+        self._micro_batch = -1
+        self._seconds = 0.0
+        self._cores: dict[int, CoreLoad] = {}
+
+    def add(self, micro_batch: int, seconds: float, loads: list[CoreLoad]) -> None:
+        """Add what cores did in a micro-batch."""
+        self._micro_batch = micro_batch
+        self._seconds = FADING * self._seconds + seconds
+        self._cores = {load.core: _faded(self._cores.get(load.core), load) for load in loads}
+
+    def observation(self, oldest: int) -> Observation:
+        """Return all that was added; ``oldest`` is the oldest generation that any core has rows of."""
+        return Observation(self._micro_batch, self._seconds, oldest, tuple(self._cores.values()))
+
+
+def _faded(before: CoreLoad | None, load: CoreLoad) -> CoreLoad:
+    """Return a core's load, with what is left of its load before; of the groups, only those that are heavy now."""
+    if before is None:
+        return load
+    old = {group.group: group for group in before.heaviest}
+    return CoreLoad(
+        load.core,
+        FADING * before.rows + load.rows,
+        FADING * before.pairs + load.pairs,
+        FADING * before.busy + load.busy,
+        load.state_bytes,
+        tuple(_sum(old.pop(group.group, None), group) for group in load.heaviest),
+        _sum(before.rest, load.rest, *old.values()),
+    )
+
+
+def _sum(before: GroupLoad | None, now: GroupLoad, *others: GroupLoad) -> GroupLoad:
+    faded = [group for group in (before, *others) if group is not None]
+    return GroupLoad(
+        now.group,
+        now.left + FADING * sum(group.left for group in faded),
+        now.right + FADING * sum(group.right for group in faded),
+        now.pairs + FADING * sum(group.pairs for group in faded),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,10 +53,13 @@ class Route:
 
     core: int
     rows: Int64s
+    """In ascending order."""
     stored: Bools | None = None
     """Which of them it keeps (None: all)."""
     probed: Int64s | None = None
     """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
+    group: npt.NDArray[np.int32] | None = None
+    """The group that each row counts for, where groups are counted."""
 
 
 def place_left(table: RoutingTable, buckets: Buckets, first: int) -> list[Route]:
@@ -106,7 +109,9 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     alone = np.flatnonzero(single)
     row = np.concatenate([alone, copies // MOST_CORES])
     core = np.concatenate([home[alone], copies % MOST_CORES])
-    stored = None if kept is None else np.concatenate([np.ones(len(alone), bool), kept])
+    order = np.argsort(row, kind="stable")
+    row, core = row[order], core[order]
+    stored = None if kept is None else np.concatenate([np.ones(len(alone), bool), kept])[order]
     return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
 
 

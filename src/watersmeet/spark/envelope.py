@@ -21,10 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
-from watersmeet.balance.generation import RoutingTable, first_generation
+from watersmeet.balance.generation import RoutingTable
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spark.routing import Routing, route_rows
+from watersmeet.spark.tables import current_table
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
 from watersmeet.window.batch import Arrival
@@ -49,14 +50,18 @@ __all__ = [
 ]
 
 ENVELOPE: Final = (
-    "core int, side string, part bigint, null_rows bigint, left_rows bigint, right_rows bigint, blob binary"
+    "core int, side string, part bigint, null_rows bigint, left_rows bigint, right_rows bigint, generation bigint, "
+    "oldest bigint, blob binary"
 )
-"""``part`` orders a side's envelopes; ``left_rows`` and ``right_rows`` count the streams of a count window."""
+"""``part`` orders a side's envelopes; ``left_rows`` and ``right_rows`` count the streams of a count window;
+``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were routed."""
 ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 STORED: Final = "\0stored"
 SEQUENCE: Final = "\0sequence"
 SEEN: Final = "\0seen"
-HIDDEN: Final = (STORED, SEQUENCE, SEEN)
+PROBED: Final = "\0probed"
+GROUP: Final = "\0group"
+HIDDEN: Final = (STORED, SEQUENCE, SEEN, PROBED, GROUP)
 PIECE_BYTES: Final = 1 << 20
 """Blobs are cut to this size: the JVM would put larger ones aside, each in memory of its own that is cleared first."""
 ROWS_AT_ONCE: Final = 1 << 20
@@ -75,6 +80,10 @@ class Envelope:
     rows: pa.RecordBatch
     stored: Bools | None = None
     arrival: Arrival | None = None
+    probed: Int64s | None = None
+    """The generations that each left row looks into, as bits (None: all)."""
+    group: npt.NDArray[np.int32] | None = None
+    """The group that each row counts for, where groups are counted."""
 
 
 def packer(plan: JoinPlan, side: Side, routing: Routing, core_ids: tuple[int, ...]) -> ArrowMap:
@@ -82,7 +91,7 @@ def packer(plan: JoinPlan, side: Side, routing: Routing, core_ids: tuple[int, ..
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
-        table = RoutingTable((first_generation(routing.cores),))
+        table = current_table(routing)
         part = _first_part()
         for rows in _collected(batches, plan.schemas[side]):
             keep = np.ones(rows.num_rows, bool)
@@ -90,10 +99,10 @@ def packer(plan: JoinPlan, side: Side, routing: Routing, core_ids: tuple[int, ..
             drop_filtered(plan, side, rows, keep)
             kept = Envelope(keep_rows(rows, keep))
             for core, envelope in envelopes(plan, side, routing, kept, routed, table=table):
-                yield _packed(core_ids[core], side, part, seal(envelope))
+                yield _packed(core_ids[core], side, part, seal(envelope), table)
             routed += kept.rows.num_rows
             part += kept.rows.num_rows
-        yield _heartbeats(core_ids, side, nulls)
+        yield _heartbeats(core_ids, side, nulls, table)
 
     return pack
 
@@ -137,7 +146,8 @@ def envelopes(
     for route in route_rows(routing, plan, side, rows, routed, table=table):
         everything = len(route.rows) == rows.num_rows
         some = None if arrival is None else Arrival(arrival.sequence[route.rows], arrival.seen[route.rows])
-        yield route.core, Envelope(rows if everything else rows.take(pa.array(route.rows)), route.stored, some)
+        taken = rows if everything else rows.take(pa.array(route.rows))
+        yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)
 
 
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
@@ -169,6 +179,9 @@ def seal(envelope: Envelope) -> pa.BinaryArray:
     if envelope.arrival is not None:
         rows = rows.append_column(SEQUENCE, pa.array(envelope.arrival.sequence))
         rows = rows.append_column(SEEN, pa.array(envelope.arrival.seen))
+    for name, values in ((PROBED, envelope.probed), (GROUP, envelope.group)):
+        if values is not None:
+            rows = rows.append_column(name, pa.array(values))
     return to_blobs(rows)
 
 
@@ -178,27 +191,35 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     hidden = {name: table.column(name).to_numpy() for name in HIDDEN if name in table.column_names[len(schema) :]}
     rows = one_batch(table.select(list(range(len(schema)))).cast(schema))
     arrival = Arrival(hidden[SEQUENCE], hidden[SEEN]) if SEQUENCE in hidden else None
-    return Envelope(rows, hidden.get(STORED), arrival)
+    return Envelope(rows, hidden.get(STORED), arrival, hidden.get(PROBED), hidden.get(GROUP))
 
 
-def _heartbeats(core_ids: tuple[int, ...], side: Side, nulls: int) -> pa.RecordBatch:
+def _heartbeats(core_ids: tuple[int, ...], side: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
     """Return an empty envelope for every core and for the keeper; the first says how many rows were left out."""
     cores = (*core_ids, KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
-    return _rows(np.array(cores), side, np.zeros(len(cores), np.int64), null_rows, pa.nulls(len(cores), pa.binary()))
+    blobs = pa.nulls(len(cores), pa.binary())
+    return _rows(np.array(cores), side, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
 
 
-def _packed(core: int, side: Side, part: int, blobs: pa.BinaryArray) -> pa.RecordBatch:
+def _packed(
+    core: int, side: Side, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
+) -> pa.RecordBatch:
     """Return the envelopes of some rows for one core; the first is part number ``part``."""
     count = len(blobs)
-    return _rows(np.full(count, core), side, part + np.arange(count), np.zeros(count, np.int64), blobs)
+    parts = part + np.arange(count), np.zeros(count, np.int64)
+    return _rows(np.full(count, core), side, parts, blobs, table)
 
 
-def _rows(cores: Int64s, side: Side, parts: Int64s, null_rows: Int64s, blobs: pa.BinaryArray) -> pa.RecordBatch:
-    """Return rows of ``ENVELOPE``; the streams are not counted yet."""
+def _rows(
+    cores: Int64s, side: Side, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
+) -> pa.RecordBatch:
+    """Return rows of ``ENVELOPE``; ``parts`` are their numbers and null rows, the streams are not counted yet."""
     none = np.zeros(len(blobs), np.int64)
-    columns = (cores.astype(np.int32), pa.array([side] * len(blobs), pa.string()), parts, null_rows, none, none, blobs)
+    live = (none, none) if table is None else (none + table.newest.number, none + table.oldest)
+    sides = pa.array([side] * len(blobs), pa.string())
+    columns = (cores.astype(np.int32), sides, *parts, none, none, *live, blobs)
     return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=ENVELOPE_NAMES)
 
 

@@ -8,7 +8,10 @@ by core, joined by ``transformWithStateInPandas``, and the pairs, which leave in
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
@@ -16,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.result import result_schema as result_arrow_schema
 from watersmeet.engine.stream_join import Late
+from watersmeet.spark.balancing import METRICS, balance_queries
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.processor import METRIC_NAMES, OUTPUT, JoinProcessor
@@ -31,14 +35,19 @@ from watersmeet.spec.window import TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import JoinPlan, plan_join
 
-__all__ = ["METRICS", "join", "pipeline"]
+__all__ = ["METRICS", "Balance", "join", "pipeline"]
 
-METRICS: Final = "watersmeet"
-"""Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
+Balance = Literal["auto", "off"]
+
 WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
 """Setting of a session: how much each executor may keep of decoded runs on its disk."""
 DEFAULT_CACHE_BYTES: Final = 8 << 30
+BALANCE_FOLDER: Final = "spark.watersmeet.balanceDir"
+"""Setting of a session: a folder, shared by all machines and kept with the checkpoints, for routing tables."""
+CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
+
+_log = logging.getLogger(__name__)
 
 
 def join(
@@ -52,6 +61,7 @@ def join(
     structure: Structure = "auto",
     cores: int | None = None,
     late: Late = "drop",
+    balance: Balance = "auto",
 ) -> DataFrame:
     """Join two DataFrames over a sliding window; both streaming, or both batch.
 
@@ -74,6 +84,11 @@ def join(
         Independent parts of the join; the session's shuffle partitions when not given.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+    balance
+        ``"auto"`` moves load from busy cores to others while a streaming query runs, and shares hot keys out. It
+        needs a folder that all machines share and that is kept with the checkpoint: the session's
+        ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. ``"off"``, or
+        neither of them set: every key stays where it is.
 
     Returns
     -------
@@ -85,6 +100,8 @@ def join(
         raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))
     if late not in ("drop", "error"):
         raise SpecificationError(explain_refusal(f"late={late!r}", "'drop', 'error'", "leave late out"))
+    if balance not in get_args(Balance):
+        raise SpecificationError(explain_refusal(f"balance={balance!r}", "'auto', 'off'", "leave balance out"))
     if cores is not None and (isinstance(cores, bool) or cores < 1):
         raise SpecificationError(explain_refusal(f"cores={cores!r}", "a whole number of at least 1", "leave cores out"))
     if left.isStreaming != right.isStreaming:
@@ -101,19 +118,28 @@ def join(
     plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), predicate, window, structure)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     spread = choose_routing(routing, plan, cores or partitions)
+    ids = _core_ids(spark, spread)
+    fingerprint = _fingerprint(plan, spread, ids)
+    if balance == "auto" and left.isStreaming and spread.kind != "broadcast" and spread.cores > 1:
+        spread = replace(spread, tables=_folder_of_tables(spark))
+    if spread.tables is not None:
+        balance_queries(spark, fingerprint, spread, ids)
     processor = JoinProcessor(
         plan,
-        _fingerprint(plan, spread, _core_ids(spark, spread)),
+        fingerprint,
         cache_bytes=_cache_bytes(spark),
         fail_on_late=late == "error",
     )
-    return pipeline(left, right, plan, spread, processor)
+    return pipeline(left, right, plan, spread, processor, name=fingerprint)
 
 
 def pipeline(
-    left: DataFrame, right: DataFrame, plan: JoinPlan, routing: Routing, processor: StatefulProcessor
+    left: DataFrame, right: DataFrame, plan: JoinPlan, routing: Routing, processor: StatefulProcessor, *, name: str = ""
 ) -> DataFrame:
-    """Return the pairs that ``processor`` makes of the two sides' envelopes; its rows are those of ``OUTPUT``."""
+    """Return the pairs that ``processor`` makes of the two sides' envelopes; its rows are those of ``OUTPUT``.
+
+    The metrics show ``name``, so that whoever hears of them knows the join they are of.
+    """
     result_arrow = result_arrow_schema(plan.schemas["left"], plan.schemas["right"])
     ids = _core_ids(left.sparkSession, routing)
     frames = {"left": _watermarked(left, "left", plan.window), "right": _watermarked(right, "right", plan.window)}
@@ -129,7 +155,7 @@ def pipeline(
         timeMode="EventTime" if left.isStreaming and plan.time is not None else "None",
     )
     return (
-        _observed(joined)
+        _observed(joined, name)
         .select("blob", "file")
         .mapInArrow(unpacker(result_arrow), result_schema(left.schema, right.schema, result_arrow.names))
     )
@@ -158,7 +184,7 @@ def _sequenced(frames: dict[Side, DataFrame], plan: JoinPlan, routing: Routing, 
     )
 
 
-def _observed(joined: DataFrame) -> DataFrame:
+def _observed(joined: DataFrame, name: str) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
     totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
@@ -166,7 +192,19 @@ def _observed(joined: DataFrame) -> DataFrame:
         METRICS,
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
         F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
+        F.max(F.lit(name)).alias("join"),
     )
+
+
+def _folder_of_tables(spark: SparkSession) -> str | None:
+    """Return where routing tables may be kept; None, with a note, where there is no such place."""
+    checkpoints = spark.conf.get(CHECKPOINTS, None)
+    given = spark.conf.get(BALANCE_FOLDER, None) or (checkpoints and f"{checkpoints}/watersmeet-balance")
+    folder = None if given is None else given.removeprefix("file://").removeprefix("file:")
+    if folder and "://" not in folder:
+        return str(Path(folder).absolute())
+    _log.info("balance is off: set %s to a folder that all machines share and that is kept", BALANCE_FOLDER)
+    return None
 
 
 def _cache_bytes(spark: SparkSession) -> int:

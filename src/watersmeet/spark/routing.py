@@ -12,7 +12,7 @@ Between the hash of a key or a bucket and its core stands the routing table, whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal, get_args
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.balance.generation import RoutingTable
-from watersmeet.balance.placement import Route, place_left, place_right
+from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
 from watersmeet.columns.vectors import to_float
 from watersmeet.kernels.keys import shift_ranges
@@ -46,6 +46,8 @@ class Routing:
     kind: Literal["hash", "bucket", "broadcast"]
     cores: int
     axis: int | None = None
+    tables: str | None = field(default=None, repr=False)
+    """Folder of routing tables; None where the first one stays for ever. A checkpoint does not depend on its name."""
 
 
 def choose_routing(wanted: RoutingName, plan: JoinPlan, cores: int) -> Routing:
@@ -86,21 +88,22 @@ def route_rows(
         everything = np.arange(rows.num_rows)
         home = (first + everything) % routing.cores
         return [Route(core, everything, home == core) for core in range(routing.cores)]
+    buckets = _buckets_of(routing, plan, side, rows)
+    routes = place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
+    if routing.tables is None:
+        return routes
+    group = table.newest.group_of(buckets(table.newest.width)[0]).astype(np.int32)
+    return [replace(route, group=group[route.rows]) for route in routes]
+
+
+def _buckets_of(routing: Routing, plan: JoinPlan, side: Side, rows: pa.RecordBatch) -> Buckets:
     if routing.kind == "hash":
         axes = [axis for axis in plan.axes if axis.is_equality]
         key = group_keys([axis_keys(axis, side, rows, plan.schemas) for axis in axes])
-
-        def buckets(_: int) -> tuple[Int64s, Int64s]:
-            return key, key
-    else:
-        assert routing.axis is not None
-        axis = plan.axes[routing.axis]
-
-        @cache
-        def buckets(width: int) -> tuple[Int64s, Int64s]:
-            return _buckets(plan, axis, side, rows, width)
-
-    return place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
+        return lambda _: (key, key)
+    assert routing.axis is not None
+    axis = plan.axes[routing.axis]
+    return cache(lambda widths: _buckets(plan, axis, side, rows, widths))
 
 
 def _is_bucketable(axis: Axis) -> bool:

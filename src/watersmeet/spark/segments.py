@@ -22,7 +22,7 @@ import pyarrow as pa
 from watersmeet.spark.envelope import SEQUENCE, one_batch, to_blob
 from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.run_cache import MappedRun, RunCache
-from watersmeet.spark.state import Run, RunStore
+from watersmeet.spark.state import Run, RunKind, RunStore
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, create
@@ -83,11 +83,11 @@ class Segments:
             window.segments.extend(self._segment(side, run, found) for run in runs[side])
         return windows
 
-    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, level: int = 0) -> Run:
+    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, kind: RunKind) -> Run:
         """Store a batch (not empty) as a run, and as a segment of its window."""
         segment = own.append(batch, other)
         content = _Content(batch.rows, None if batch.arrival is None else batch.arrival.sequence)
-        run = self._store.write(_to_state(content), len(batch), segment.place, level)
+        run = self._store.write(_to_state(content), len(batch), segment.place, kind)
         _remember(run.name, segment, None)
         if self._cache is not None:
             index = segment.choice, batch.entries(segment.choice.order, 0)
@@ -103,7 +103,8 @@ class Segments:
         batch = KeyedBatch(
             self._plan, side, one_batch(table), None if sequence is None else Arrival(sequence, sequence)
         )
-        run = self.add(batch, StreamWindow(self._plan, side), other, runs[-1].level + 1)
+        last = runs[-1]
+        run = self.add(batch, StreamWindow(self._plan, side), other, RunKind(last.level + 1, last.generation))
         for merged in runs:
             self.remove(merged)
         return run

@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, envelopes, open_blob, seal
 from watersmeet.spark.routing import Routing
+from watersmeet.spark.tables import current_table
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
 from watersmeet.window.arrival import number_arrivals
@@ -53,7 +53,8 @@ class Sequencer(StatefulProcessor):
         arrived = self._in_order(rows)
         arrivals = number_arrivals(self._plan, arrived, first)
         counts = {side: first[side] + batch.num_rows for side, batch in arrived.items()}
-        table = RoutingTable((first_generation(self._routing.cores),))
+        table = current_table(self._routing)
+        live = table.newest.number, table.oldest
         for side, batch in arrived.items():
             keep = np.ones(batch.num_rows, bool)
             nulls = drop_nulls(self._plan, side, batch, keep)
@@ -61,9 +62,9 @@ class Sequencer(StatefulProcessor):
             arrival = Arrival(arrivals[side].sequence[keep], arrivals[side].seen[keep])
             whole = Envelope(keep_rows(batch, keep), None, arrival)
             for core, envelope in envelopes(self._plan, side, self._routing, whole, first[side], table=table):
-                yield _rows(self._core_ids[core], side, 0, counts, seal(envelope))
+                yield _rows(self._core_ids[core], side, 0, (counts, live), seal(envelope))
             for core in (*self._core_ids, KEEPER):  # every core hears of every micro-batch
-                yield _rows(core, side, nulls, counts, pa.nulls(1, pa.binary()))
+                yield _rows(core, side, nulls, (counts, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((counts["left"], counts["right"]))
 
@@ -84,7 +85,11 @@ class Sequencer(StatefulProcessor):
         return ordered
 
 
-def _rows(core: int, side: Side, nulls: int, counts: dict[Side, int], blobs: pa.BinaryArray) -> pd.DataFrame:
-    """Return rows of ``ENVELOPE``."""
-    values = (core, side, 0, nulls, counts["left"], counts["right"], pd.array(blobs, pd.ArrowDtype(pa.binary())))
+def _rows(
+    core: int, side: Side, nulls: int, known: tuple[dict[Side, int], tuple[int, int]], blobs: pa.BinaryArray
+) -> pd.DataFrame:
+    """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations."""
+    counts, live = known
+    blob = pd.array(blobs, pd.ArrowDtype(pa.binary()))
+    values = (core, side, 0, nulls, counts["left"], counts["right"], *live, blob)
     return pd.DataFrame(dict(zip(ENVELOPE_NAMES, values, strict=True)))

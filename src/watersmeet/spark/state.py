@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
@@ -25,10 +25,17 @@ from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
 from watersmeet.window.plan import OTHER_SIDE
 
-__all__ = ["FORMAT", "Manifest", "Run", "RunStore", "mergeable"]
+__all__ = ["FORMAT", "Manifest", "Run", "RunKind", "RunStore", "mergeable"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 FAN_IN: Final = 8
+
+
+class RunKind(NamedTuple):
+    """Runs of one kind may be merged: of one level, and of one generation, as rows look for generations apart."""
+
+    level: int
+    generation: int
 
 
 @dataclass(slots=True)
@@ -42,6 +49,13 @@ class Run:
     low: int
     high: int
     level: int
+    generation: int
+    """The routing table's generation that sent its rows here."""
+
+    @property
+    def kind(self) -> RunKind:
+        """With which other runs it may be merged."""
+        return RunKind(self.level, self.generation)
 
 
 @dataclass(slots=True)
@@ -80,14 +94,14 @@ class RunStore:
         """Write the manifest."""
         self._manifest.update((json.dumps({"format": FORMAT, **asdict(manifest)}),))
 
-    def write(self, content: pa.Buffer, rows: int, place: Extent, level: int) -> Run:
+    def write(self, content: pa.Buffer, rows: int, place: Extent, kind: RunKind) -> Run:
         """Store rows as a run."""
         name = uuid.uuid4().hex
         parts = range(0, content.size, PIECE_BYTES)
         for number, begin in enumerate(parts):
             part = content.slice(begin, min(PIECE_BYTES, content.size - begin))
             self._parts.updateValue((name, number), (part.to_pybytes(),))
-        return Run(name, len(parts), rows, content.size, place.low, place.high, level)
+        return Run(name, len(parts), rows, content.size, place.low, place.high, kind.level, kind.generation)
 
     def read(self, run: Run) -> bytes:
         """Return the content of a run."""
@@ -109,12 +123,12 @@ class RunStore:
 
 
 def mergeable(runs: list[Run], longest: int) -> list[Run]:
-    """Return the last runs if they are enough of one level to be merged, and none would stay ``longest`` longer for it.
+    """Return the last runs if they are enough of one kind to be merged, and none would stay ``longest`` longer for it.
 
     A run stays until its last row has expired, however far back its first rows lie in a disordered stream.
     """
     last = runs[-FAN_IN:]
-    if len(last) < FAN_IN or last[0].level != last[-1].level:
+    if len(last) < FAN_IN or last[0].kind != last[-1].kind:
         return []
     ends = [run.high for run in last]
     return last if max(ends) - min(ends) <= longest else []
