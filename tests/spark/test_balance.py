@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from streams import committed, metrics_of, run, stream
 
 import watersmeet as wm
@@ -39,18 +39,18 @@ def balance_folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     spark.conf.unset("spark.watersmeet.balanceDir")
 
 
-def tables(seed: int, batches: int, first_id: int, hot: float = 0.3) -> list[pa.Table]:
+def tables(seed: int, batches: int, first_id: int, hot: float = 0.3, rows: int = ROWS) -> list[pa.Table]:
     """Return micro-batches of half a second each; one key has a part of all rows, values drift."""
     random = np.random.default_rng(seed)
     result = []
     for number in range(batches):
-        keys = np.where(random.random(ROWS) < hot, 7, random.integers(0, 200, ROWS) + 40 * number)
+        keys = np.where(random.random(rows) < hot, 7, random.integers(0, 200, rows) + 40 * number)
         result.append(
             pa.table(
                 {
-                    "id": np.arange(ROWS) + number * ROWS + first_id,
+                    "id": np.arange(rows) + number * rows + first_id,
                     "ts": pa.array(
-                        random.integers(number * SPACING, (number + 1) * SPACING, ROWS), pa.timestamp("us", "UTC")
+                        random.integers(number * SPACING, (number + 1) * SPACING, rows), pa.timestamp("us", "UTC")
                     ),
                     "k": keys,
                 }
@@ -112,7 +112,7 @@ def test_pairs_stay_the_same_while_the_table_changes_and_the_query_restarts(
     expected = truth(left, right, *((0, 0) if routing == "hash" else (-3, 5)))
     assert committed(spark, tmp_path) == expected
     assert len(expected) > 10_000
-    assert len(seen) == 5
+    assert seen >= set(range(5))
 
 
 def test_a_lost_routing_table_is_refused(
@@ -134,27 +134,27 @@ def test_a_lost_routing_table_is_refused(
 
 
 def test_a_hot_key_is_shared_out_while_the_query_runs(
-    spark: SparkSession,
-    folder_of: Streams,
-    tmp_path: Path,
-    balance_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, balance_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(balancing, "EPOCH", 3)
-    left, right = tables(5, 14, 0, hot=0.8), tables(6, 14, 10_000, hot=0.8)
+    monkeypatch.setattr(balancing, "EPOCH", 2)
+    left, right = tables(5, 9, 0, hot=0.8, rows=2000), tables(6, 9, 100_000, hot=0.05, rows=2000)
     folders = [folder_of("left", left), folder_of("right", right)]
     pairs = wm.join(*(stream(spark, folder) for folder in folders), CASES["hash"], WINDOW, cores=CORES)
     query = run(pairs, tmp_path)
-    assert committed(spark, tmp_path) == truth(left, right, 0, 0)
+    truth = wm.join(*(spark.read.parquet(str(folder)) for folder in folders), CASES["hash"], WINDOW, cores=CORES)
+    assert _checksum(spark.read.parquet(f"{tmp_path}/pairs")) == _checksum(truth)
     (files,) = balance_folder.iterdir()
     generations = GenerationFiles(files, CORES).generations()
-    assert len(generations) > 1
     hot = int(generations[0].group_of(np.array([7]))[0])
-    assert generations[1].owners[hot] in {(0, 1), (1, 0)}
-    last = [core for core in metrics_of(query)[-1].cores if core]
-    assert {core["generation"] for core in last} != {0}
-    found = sorted(core["pairs"] for core in last)
-    assert found[1] < 3 * found[0]
+    assert set(generations[1].owners[hot]) == {0, 1}
+    found = [sorted(core["pairs"] for core in metric.cores if core) for metric in metrics_of(query)]
+    assert found[1][1] > 10 * found[1][0]
+    assert found[-1][1] < 2 * found[-1][0]
+
+
+def _checksum(pairs: DataFrame) -> tuple[int, ...]:
+    """Return the number of pairs and a sum that tells which they are."""
+    return tuple(pairs.selectExpr("count(*)", "sum(hash(left_id, right_id))").first() or ())
 
 
 def test_no_folder_no_balance(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class _Query:
             self._number[record["core"]],
             record["rows_in"],
             record["pairs"],
-            record["busy_seconds"],
+            record["work_seconds"],  # what depends on the rows; the rest of a core's time is the same for all
             record["state_bytes"],
             tuple(heaviest),
             rest,

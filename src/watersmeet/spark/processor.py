@@ -41,7 +41,7 @@ __all__ = ["METRIC_NAMES", "OUTPUT", "JoinProcessor"]
 OUTPUT: Final = (
     "blob binary, file string, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
     "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
-    "busy_seconds double, generation bigint, oldest bigint, groups string"
+    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, groups string"
 )
 """Pairs in files or blobs, and for each core and micro-batch one record of metrics."""
 Bools = npt.NDArray[np.bool_]
@@ -110,6 +110,7 @@ class JoinProcessor(StatefulProcessor):
         watermark = self._watermark(timerValues)
         arrived, counts = self._arrived(rows, watermark)
         newest, oldest = _agreed(counts.live, manifest)
+        ready = time.perf_counter()
         pairs = 0
         for side in ("right", "left"):
             own, other = windows[side], windows[OTHER_SIDE[side]]
@@ -128,6 +129,7 @@ class JoinProcessor(StatefulProcessor):
                 manifest.runs[side].append(self._segments.add(batch.storing, own, other, RunKind(0, newest)))
             if batch.group is not None:
                 counts.groups.add(side, batch.group if batch.stored is None else batch.group[batch.stored])
+        done = time.perf_counter()
         for side in OTHER_SIDE:
             self._tidy(manifest, side, windows, watermark if self._plan.time is not None else arrived[side].counted)
         self._segments.check()
@@ -147,6 +149,7 @@ class JoinProcessor(StatefulProcessor):
             rows_in=counts.rows_in,
             late_rows=counts.late_rows,
             null_rows=counts.null_rows,
+            work_seconds=done - ready,
             generation=newest,
             oldest=min((run.generation for run in runs), default=newest),
             groups=counts.groups.report(),
