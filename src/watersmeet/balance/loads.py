@@ -43,6 +43,8 @@ FADING: Final = 0.7
 """What a micro-batch counts against the next one: when load has just changed, the last ones show what is to come."""
 SLOWEST: Final = 8.0
 """Speeds beyond this factor are taken for noise."""
+MANY_CORES: Final = 8
+PAIR_OF_ROW: Final = 0.2
 UNLIKE: Final = 0.3
 """A core whose speed is off by more than this is left out when costs are fitted."""
 
@@ -161,10 +163,11 @@ def _sum(before: GroupLoad | None, now: GroupLoad, *others: GroupLoad) -> GroupL
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """Seconds per row and per pair."""
+    """Seconds per row and per pair, and those that a core needs whatever it gets."""
 
     row: float
     pair: float
+    fixed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -198,22 +201,28 @@ class Work:
     def of_cores(self, generation: Generation) -> Floats:
         """Return how long (seconds) each core would be busy with the groups that a generation gives it."""
         work = np.repeat(self.of_parts(generation.parts), generation.parts)
-        return np.asarray(np.bincount(generation.cores, work, len(self.speed)) * self.speed, float)
+        own = np.bincount(generation.cores, work, len(self.speed))
+        return np.asarray((self.costs.fixed + own) * self.speed, float)
 
 
 def fit_costs(cores: tuple[CoreLoad, ...]) -> UnitCosts:
-    """Return the seconds per row and per pair that explain the cores' times best (least squares, none negative)."""
+    """Return the costs that explain the cores' times best (least squares, none negative).
+
+    Few cores cannot tell what rows cost from what pairs cost: then a pair is taken to cost ``PAIR_OF_ROW`` of a row.
+    """
     rows, pairs, busy = (np.array([getattr(core, name) for core in cores], float) for name in ("rows", "pairs", "busy"))
     if rows.sum() == 0:
         return UnitCosts(0.0, 0.0)
-    if np.linalg.matrix_rank(np.stack([rows, pairs])) > 1:
-        (row, pair), *_ = np.linalg.lstsq(np.stack([rows, pairs], 1), busy)
-        if row > 0 and pair > 0:
-            return UnitCosts(float(row), float(pair))
-        alone = (rows, pairs) if pair <= 0 else (pairs, rows)
-        cost = float(alone[0] @ busy / (alone[0] @ alone[0]))
-        return UnitCosts(cost, 0.0) if pair <= 0 else UnitCosts(0.0, cost)
-    return UnitCosts(float(busy.sum() / rows.sum()), 0.0)
+    if len(cores) >= MANY_CORES:
+        for terms in ((rows, pairs, np.ones_like(rows)), (rows, pairs)):
+            (*found,) = np.linalg.lstsq(np.stack(terms, 1), busy)[0].tolist()
+            if min(found) >= 0:
+                return UnitCosts(*found)
+    weight = rows + PAIR_OF_ROW * pairs
+    slope, fixed = np.linalg.lstsq(np.stack([weight, np.ones_like(weight)], 1), busy)[0].tolist()
+    if slope <= 0 or fixed < 0:  # the times do not grow with the work, or faster than it
+        slope, fixed = float(busy.sum() / weight.sum()), 0.0
+    return UnitCosts(slope, PAIR_OF_ROW * slope, fixed)
 
 
 def measure_work(observation: Observation, generation: Generation, cores: int) -> Work:
@@ -237,7 +246,7 @@ def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:
     """Return how many times longer than ``costs`` each core takes."""
     speed = np.ones(cores)
     for load in loads:
-        expected = costs.row * load.rows + costs.pair * load.pairs
+        expected = costs.fixed + costs.row * load.rows + costs.pair * load.pairs
         if expected > 0 and load.busy > 0:
             speed[load.core] = np.clip(load.busy / expected, 1 / SLOWEST, SLOWEST)
     return speed
