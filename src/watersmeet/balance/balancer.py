@@ -42,8 +42,6 @@ PART: Final = 0.25
 LARGEST_PART: Final = 0.4
 SMALLEST_PART: Final = 0.1
 """How far parts may grow or shrink before their group is cut anew."""
-SLOW: Final = 1.3
-"""Times as long as others that a slow core takes."""
 TURNS: Final = 2
 """How often a core may be a supplier within one epoch."""
 FEW_GROUPS: Final = 4
@@ -272,8 +270,12 @@ class _Draft:
             after = loads[possible] + self._work.of_part(group, parts) * speed[possible]
             if after.min(initial=np.inf) <= most:
                 return *kept, int(possible[after.argmin()])
-        if others and speed[supplier] > SLOW * speed[list(others)].mean():
-            return others  # none has room, but all together hardly feel what is too much for a slow one
+        if others and speed[supplier] > 1:  # none has room, but together they may hardly feel what is too much here
+            more = (self._work.of_part(group, len(others)) - self._work.of_part(group, len(owners))) * speed[
+                list(others)
+            ]
+            if more.max() <= self._settings.tolerance * loads[self.active].mean():
+                return others
         return None
 
     def _own(self, group: int, owners: tuple[int, ...]) -> None:

@@ -46,7 +46,7 @@ SLOWEST: Final = 8.0
 MANY_CORES: Final = 8
 PAIR_OF_ROW: Final = 0.2
 UNLIKE: Final = 0.3
-"""A core whose speed is off by more than this is left out when costs are fitted."""
+"""A core whose speed is off by more than this is slow or fast, and left out when costs are fitted; less is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ def measure_work(observation: Observation, generation: Generation, cores: int) -
             load[:, others] += np.array([[core.rest.left], [core.rest.right], [core.rest.pairs]]) / len(others)
     costs = fit_costs(observation.cores)
     speed = _speed(observation.cores, costs, cores)
-    alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) < UNLIKE)
+    alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) <= UNLIKE)
     costs = fit_costs(alike)  # without those that are slow for reasons of their own
     return Work(load[0], load[1] / generation.parts, load[2], costs, _speed(observation.cores, costs, cores))
 
@@ -247,6 +247,6 @@ def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:
     speed = np.ones(cores)
     for load in loads:
         expected = costs.fixed + costs.row * load.rows + costs.pair * load.pairs
-        if expected > 0 and load.busy > 0:
+        if expected > 0 and abs(load.busy / expected - 1) > UNLIKE:
             speed[load.core] = np.clip(load.busy / expected, 1 / SLOWEST, SLOWEST)
     return speed
