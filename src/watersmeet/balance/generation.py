@@ -74,6 +74,11 @@ class Generation:
         return np.fromiter((core for some in self.owners for core in some), np.int64)
 
     @cached_property
+    def first_owner(self) -> npt.NDArray[np.uint16]:
+        """The first core of each group, in a small type: it is looked up for every row."""
+        return self.cores[self.offsets].astype(np.uint16)
+
+    @cached_property
     def is_cut(self) -> bool:
         """Whether any group has more than one core."""
         return bool(self.parts.max(initial=1) > 1)

@@ -144,7 +144,7 @@ def envelopes(
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
     rows, arrival = whole.rows, whole.arrival
     for route in route_rows(routing, plan, side, rows, routed, table=table):
-        everything = len(route.rows) == rows.num_rows
+        everything = np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if arrival is None else Arrival(arrival.sequence[route.rows], arrival.seen[route.rows])
         taken = rows if everything else rows.take(pa.array(route.rows))
         yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)
