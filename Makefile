@@ -9,10 +9,11 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all check lint types imports bench bench-engine bench-cluster bench-spark format clean
+.PHONY: help demo test test-long test-all check lint types imports
+.PHONY: bench bench-engine bench-multiway bench-cluster bench-spark format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## See a stream join at work on a local Spark
 	@$(BIN)/watersmeet demo
@@ -51,6 +52,9 @@ bench-engine: $(READY) ## Measure the topologies on all cores
 
 bench-cluster: $(READY) ## Measure balance on many machines, in a model
 	@$(BIN)/watersmeet bench cluster
+
+bench-multiway: $(READY) ## Measure joins of many streams
+	@$(BIN)/watersmeet bench multiway
 
 bench-spark: $(READY) ## Measure the join on Spark
 	@$(BIN)/watersmeet bench spark

@@ -1,6 +1,6 @@
 """watersmeet joins streams over sliding windows: on equality, on a band, on any comparison.
 
-``join`` and ``session`` are for Spark and are loaded when first used: nothing else here needs PySpark.
+``join``, ``multijoin`` and ``session`` are for Spark and are loaded when first used: nothing else here needs PySpark.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from watersmeet.spec.window import count_window, time_window
 
 if TYPE_CHECKING:
     from watersmeet.spark.join import join
+    from watersmeet.spark.multiway.multijoin import multijoin
     from watersmeet.spark.session import session
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "join",
     "less",
     "less_equal",
+    "multijoin",
     "not_equal",
     "session",
     "time_window",
@@ -51,14 +53,15 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depends on the name
     """Load the Spark layer when it is asked for."""
-    if name not in ("join", "session"):
+    if name not in ("join", "multijoin", "session"):
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
     try:
         from watersmeet.spark import join, session  # noqa: PLC0415 -- PySpark is optional
+        from watersmeet.spark.multiway import multijoin  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise WatersmeetError(
             f"watersmeet.{name} needs {error.name}, which is not installed\n"
             "  allowed: Python environments with the extra 'spark'\n"
             "  next step: pip install 'watersmeet[spark]'"
         ) from error
-    return {"join": join.join, "session": session.session}[name]
+    return {"join": join.join, "multijoin": multijoin.multijoin, "session": session.session}[name]

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from watersmeet.spark.join import METRICS
+from watersmeet.spark.pipeline import METRICS
 
 Pairs = Counter[tuple[int, int]]
 

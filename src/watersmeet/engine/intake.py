@@ -29,9 +29,9 @@ from watersmeet.spec.window import TimeWindow
 from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
 from watersmeet.window.arrival import Counts, Moments, arrival_moments, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.plan import MICRO_SCALE, OTHER_SIDE, JoinPlan
 
-__all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice", "Streams"]
+__all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice", "Streams", "pair_streams"]
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -51,6 +51,11 @@ class Streams(Protocol):
     @property
     def lateness(self) -> int | None:
         """In the units of the timestamps; None for a count window."""
+        ...
+
+    @property
+    def time_scale(self) -> int:
+        """Timestamps are measured in units of 10^-time_scale seconds."""
         ...
 
     def length(self, stream: Side) -> int:
@@ -269,7 +274,7 @@ class PairIntake(Intake):
     """Accepts pushes of two streams."""
 
     def __init__(self, plan: JoinPlan, *, fail_on_late: bool) -> None:
-        super().__init__(_Pair(plan), fail_on_late=fail_on_late)
+        super().__init__(pair_streams(plan), fail_on_late=fail_on_late)
         self.plan = plan
 
     def accept_pair(self, left: pa.Table | None, right: pa.Table | None) -> Accepted[Slice]:
@@ -286,8 +291,8 @@ class PairIntake(Intake):
         return KeyedBatch(self.plan, side, arrived.rows[side], arrival)
 
 
-class _Pair:
-    """What the intake has to know of a join of two streams: see :class:`Streams`."""
+class _PairStreams:
+    """A join of two streams as :class:`Streams`."""
 
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
@@ -300,6 +305,10 @@ class _Pair:
     def lateness(self) -> int | None:
         window = self._plan.window
         return self._plan.time_units(window.lateness) if isinstance(window, TimeWindow) else None
+
+    @property
+    def time_scale(self) -> int:
+        return MICRO_SCALE if self._plan.time is None else self._plan.axes[self._plan.time].domain.scale
 
     def length(self, stream: Side) -> int:
         return self._plan.length(stream)
@@ -318,6 +327,11 @@ class _Pair:
 
     def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
         drop_filtered(self._plan, stream, rows, keep)
+
+
+def pair_streams(plan: JoinPlan) -> Streams:
+    """Return a join of two streams as streams, called left and right."""
+    return _PairStreams(plan)
 
 
 def _in_time_order(

@@ -27,7 +27,7 @@ from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan, plan_join
 
-__all__ = ["Saved", "read_snapshot", "write_snapshot"]
+__all__ = ["Saved", "read_sections", "read_snapshot", "refuse_damaged", "write_sections", "write_snapshot"]
 
 MAGIC: Final = b"watersmeet-state"
 VERSION: Final = 2
@@ -70,13 +70,12 @@ def write_snapshot(saved: Saved) -> bytes:
         _rows_to_ipc(plan.schemas[side], saved.segments[side], counted=plan.time is None) for side in OTHER_SIDE
     ]
     sections.append(_table_to_ipc(saved.owed))
-    body = b"".join(LENGTH.pack(len(section)) + section for section in sections)
-    return HEADER.pack(MAGIC, VERSION, _digest(body)) + body
+    return write_sections(MAGIC, VERSION, sections)
 
 
 def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`SnapshotError`."""
-    sections = _sections(blob)
+    sections = read_sections(MAGIC, VERSION, blob)
     try:
         description, left, right, owed = sections
         content = json.loads(description)
@@ -97,31 +96,37 @@ def read_snapshot(blob: bytes) -> Saved:
             pa.ipc.open_stream(owed).read_all(),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException, WatersmeetError) as error:
-        raise _damaged(f"its content cannot be read ({type(error).__name__}: {error})") from error
+        raise refuse_damaged(f"its content cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _sections(blob: bytes) -> list[bytes]:
-    """Check version and digest, and return the sections."""
+def write_sections(magic: bytes, version: int, sections: list[bytes]) -> bytes:
+    """Return sections as the bytes of a snapshot."""
+    body = b"".join(LENGTH.pack(len(section)) + section for section in sections)
+    return HEADER.pack(magic, version, _digest(body)) + body
+
+
+def read_sections(magic: bytes, version: int, blob: bytes) -> list[bytes]:
+    """Check version and digest, and return the sections that :func:`write_sections` was given."""
     if len(blob) < HEADER.size:
-        raise _damaged(f"it has {len(blob)} bytes, fewer than its header")
-    magic, version, digest = HEADER.unpack_from(blob)
-    if magic != MAGIC:
-        raise _damaged("it does not begin as one")
-    if version != VERSION:
+        raise refuse_damaged(f"it has {len(blob)} bytes, fewer than its header")
+    its_magic, its_version, digest = HEADER.unpack_from(blob)
+    if its_magic != magic:
+        raise refuse_damaged("it does not begin as one")
+    if its_version != version:
         raise SnapshotError(
             explain_refusal(
-                f"the snapshot has format version {version}",
-                f"version {VERSION}",
+                f"the snapshot has format version {its_version}",
+                f"version {version}",
                 "restore it with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
             )
         )
     body = blob[HEADER.size :]
     if _digest(body) != digest:
-        raise _damaged("its digest does not fit its content")
+        raise refuse_damaged("its digest does not fit its content")
     sections, position = [], 0
     while position < len(body):
         if len(body) < position + LENGTH.size:
-            raise _damaged("its last section is cut off")
+            raise refuse_damaged("its last section is cut off")
         (length,) = LENGTH.unpack_from(body, position)
         position += LENGTH.size
         sections.append(body[position : position + length])
@@ -133,11 +138,12 @@ def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest()
 
 
-def _damaged(why: str) -> SnapshotError:
+def refuse_damaged(why: str) -> SnapshotError:
+    """Return the error for bytes that are no snapshot of this join."""
     return SnapshotError(
         explain_refusal(
             f"this is no watersmeet snapshot, or it is damaged: {why}",
-            "the bytes that StreamJoin.snapshot() returned, unchanged",
+            "the bytes that snapshot() of a join of this kind returned, unchanged",
             "restore an earlier snapshot",
         )
     )

@@ -29,7 +29,7 @@ from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName"]
+__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_numbers"]
 
 How = Literal["inner"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
@@ -136,7 +136,7 @@ class StreamJoin:
     ) -> None:
         _check_options(how=how, topology=topology, late=late, order=order)
         _check_arguments(left, right, on, window)
-        _check_numbers(cores=cores, block_rows=block_rows)
+        check_numbers(cores=cores, block_rows=block_rows)
         _check_batches(batch_rows, batch_seconds)
         if topology == "handshake" and order is not None:
             raise SpecificationError(
@@ -388,7 +388,8 @@ def _check_arguments(left: object, right: object, on: object, window: object) ->
         )
 
 
-def _check_numbers(**given: object) -> None:
+def check_numbers(**given: object) -> None:
+    """Raise unless all options given are whole numbers of at least 1."""
     for name, number in given.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise SpecificationError(
@@ -398,7 +399,7 @@ def _check_numbers(**given: object) -> None:
 
 def _check_batches(rows: object, seconds: object) -> None:
     if rows is not None:
-        _check_numbers(batch_rows=rows)
+        check_numbers(batch_rows=rows)
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
         raise SpecificationError(
             explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0", "leave batch_seconds out")

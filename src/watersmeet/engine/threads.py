@@ -33,15 +33,19 @@ class _StopWorkError(Exception):
 
 
 class Inbox(Generic[Message]):
-    """The messages for one thread, in lanes; ``capacity`` bounds each lane of those that make their senders wait."""
+    """The messages for one thread, in lanes; ``capacity`` bounds each lane of those that make their senders wait.
 
-    def __init__(self, crew: Crew, lanes: int, capacity: int) -> None:
+    Lanes take turns, or if they are ``ranked`` an earlier one goes first.
+    """
+
+    def __init__(self, crew: Crew, lanes: int, capacity: int, *, ranked: bool = False) -> None:
         self._crew = crew
         self._lanes: list[deque[Message]] = [deque() for _ in range(lanes)]
         self._capacity = capacity
         self._filled = threading.Condition(crew.lock)
         self._emptied = threading.Condition(crew.lock)
         self._first = 0
+        self._ranked = ranked
 
     def put(self, message: Message, lane: int = 0) -> None:
         """Add a message to a lane; wait while it is full."""
@@ -55,13 +59,21 @@ class Inbox(Generic[Message]):
         with self._crew.lock:
             self._add(message, lane)
 
+    def offer(self, message: Message, lane: int = 0) -> bool:
+        """Add a message if its lane has room; tell whether it had."""
+        with self._crew.lock:
+            if len(self._lanes[lane]) >= self._capacity:
+                return False
+            self._add(message, lane)
+            return True
+
     def _add(self, message: Message, lane: int) -> None:
         self._crew.count_one_more()
         self._lanes[lane].append(message)
         self._filled.notify()
 
     def take(self) -> tuple[int, Message]:
-        """Wait for a message; return its lane and itself. Lanes take turns."""
+        """Wait for a message; return its lane and itself."""
         first = None if disturbance is None else disturbance(len(self._lanes))
         with self._crew.lock:
             while not any(self._lanes) and not self._crew.stopped:
@@ -71,7 +83,7 @@ class Inbox(Generic[Message]):
             lane = self._first if first is None else first
             while not self._lanes[lane]:
                 lane = (lane + 1) % len(self._lanes)
-            self._first = (lane + 1) % len(self._lanes)
+            self._first = 0 if self._ranked else (lane + 1) % len(self._lanes)
             message = self._lanes[lane].popleft()
             self._emptied.notify()
             return lane, message
@@ -95,10 +107,16 @@ class Crew:
         self._threads: list[threading.Thread] = []
 
     def hire(
-        self, name: str, handle: Callable[[int, Message], None], *, lanes: int = 1, capacity: int = 64
+        self,
+        name: str,
+        handle: Callable[[int, Message], None],
+        *,
+        lanes: int = 1,
+        capacity: int = 64,
+        ranked: bool = False,
     ) -> Inbox[Message]:
         """Add a thread that calls ``handle(lane, message)`` for every message; return its inbox."""
-        inbox: Inbox[Message] = Inbox(self, lanes, capacity)
+        inbox: Inbox[Message] = Inbox(self, lanes, capacity, ranked=ranked)
         self._inboxes.append(inbox)  # type: ignore[arg-type] # only to wake them
         self._threads.append(threading.Thread(target=self._work, args=(name, inbox, handle), name=name, daemon=True))
         return inbox

@@ -32,10 +32,13 @@ from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.loads import CoreLoad, GroupCounter, LoadMeter
 from watersmeet.spark.routing import Routing
 
-__all__ = ["METRICS", "balance_queries"]
+__all__ = ["METRICS", "balance_queries", "folder_of_tables"]
 
 METRICS: Final = "watersmeet"
 """Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
+FOLDER: Final = "spark.watersmeet.balanceDir"
+"""Setting of a session: a folder, shared by all machines and kept with the checkpoints, for routing tables."""
+CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 EPOCH: Final = 10
 """Micro-batches in a reorganisation epoch."""
 
@@ -49,6 +52,17 @@ def balance_queries(spark: SparkSession, fingerprint: str, routing: Routing, cor
         _listeners[spark] = _Listener()
         spark.streams.addListener(_listeners[spark])
     _listeners[spark].joins[fingerprint] = _Join(routing, core_ids)
+
+
+def folder_of_tables(spark: SparkSession) -> str | None:
+    """Return where routing tables may be kept; None, with a note, where there is no such place."""
+    checkpoints = spark.conf.get(CHECKPOINTS, None)
+    given = spark.conf.get(FOLDER, None) or (checkpoints and f"{checkpoints}/watersmeet-balance")
+    folder = None if given is None else given.removeprefix("file://").removeprefix("file:")
+    if folder and "://" not in folder:
+        return str(Path(folder).absolute())
+    _log.info("balance is off: set %s to a folder that all machines share and that is kept", FOLDER)
+    return None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Envelopes: many rows for one core in one Spark row, so that Python never walks rows.
 
-``packer`` makes the function that runs in ``mapInArrow`` on each side, before the shuffle. It collects a task's Arrow
-batches, leaves out rows that cannot match (nulls on an axis, rows that fail their side's own conjuncts), routes the
+``packer`` makes the function that runs in ``mapInArrow`` on each stream, before the shuffle. It collects a task's Arrow
+batches, leaves out rows that cannot match (nulls on an axis, rows that fail their stream's own conjuncts), routes the
 rest and emits for each core one envelope. Its blob is an Arrow IPC stream of the rows; hidden last columns say which
 of them the core stores, where it does not store all, and in a count window their arrival numbers. A task ends with an
 empty envelope for every core: a core that gets no rows in a micro-batch still expires its own, and reports.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,24 +22,25 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from watersmeet.balance.generation import RoutingTable
+from watersmeet.balance.placement import Route
+from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.hand_over import take_pairs
-from watersmeet.spark.routing import Routing, route_rows
-from watersmeet.spark.tables import current_table
 from watersmeet.spec.expression import Side
-from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
-from watersmeet.window.batch import Arrival
-from watersmeet.window.plan import JoinPlan
+from watersmeet.window.admission import keep_rows
+from watersmeet.window.arrival import Counts
 
 __all__ = [
     "BYTES_AT_ONCE",
+    "COUNT",
     "ENVELOPE",
     "ENVELOPE_NAMES",
     "PIECE_BYTES",
-    "SEQUENCE",
     "Envelope",
+    "Routes",
     "arranger",
     "envelopes",
+    "joinable",
     "one_batch",
     "open_blob",
     "packer",
@@ -50,18 +51,17 @@ __all__ = [
 ]
 
 ENVELOPE: Final = (
-    "core int, side string, part bigint, null_rows bigint, left_rows bigint, right_rows bigint, generation bigint, "
-    "oldest bigint, blob binary"
+    "core int, stream string, part bigint, null_rows bigint, counts array<bigint>, generation bigint, oldest bigint, "
+    "blob binary"
 )
-"""``part`` orders a side's envelopes; ``left_rows`` and ``right_rows`` count the streams of a count window;
+"""``part`` orders a stream's envelopes; ``counts`` says how many rows each stream of a count window has had;
 ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were routed."""
 ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 STORED: Final = "\0stored"
-SEQUENCE: Final = "\0sequence"
-SEEN: Final = "\0seen"
 PROBED: Final = "\0probed"
 GROUP: Final = "\0group"
-HIDDEN: Final = (STORED, SEQUENCE, SEEN, PROBED, GROUP)
+COUNT: Final = "\0count "
+"""Prefix of the columns that say how many rows of each stream came before a row of a count window."""
 PIECE_BYTES: Final = 1 << 20
 """Blobs are cut to this size: the JVM would put larger ones aside, each in memory of its own that is cleared first."""
 ROWS_AT_ONCE: Final = 1 << 20
@@ -73,50 +73,68 @@ Int64s = npt.NDArray[np.int64]
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+class Routes(Protocol):
+    """Says which core gets which of a stream's rows."""
+
+    @property
+    def table(self) -> RoutingTable:
+        """The routing table of the micro-batch whose task this is."""
+
+    def __call__(self, stream: Side, rows: pa.RecordBatch, routed: int, /) -> list[Route]:
+        """Return for every core the rows it gets; ``routed`` counts the rows routed before, for storing in turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Rows of one side that one core gets; ``stored`` tells which it keeps (None: all)."""
+    """Rows of one stream that one core gets; ``stored`` tells which it keeps (None: all)."""
 
     rows: pa.RecordBatch
     stored: Bools | None = None
-    arrival: Arrival | None = None
+    counts: Counts | None = None
+    """In a count window."""
     probed: Int64s | None = None
     """The generations that each left row looks into, as bits (None: all)."""
     group: npt.NDArray[np.int32] | None = None
     """The group that each row counts for, where groups are counted."""
 
 
-def packer(plan: JoinPlan, side: Side, routing: Routing, core_ids: tuple[int, ...]) -> ArrowMap:
-    """Return the function that packs one side's rows; ``core_ids`` are the keys Spark shuffles by."""
+def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
+    """Return the function that packs one stream's rows; ``core_ids`` are the keys Spark shuffles by."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
-        table = current_table(routing)
-        part = _first_part()
-        for rows in _collected(batches, plan.schemas[side]):
-            keep = np.ones(rows.num_rows, bool)
-            nulls += drop_nulls(plan, side, rows, keep)
-            drop_filtered(plan, side, rows, keep)
+        part, table = _first_part(), routes.table
+        for rows in _collected(batches, streams.schemas[stream]):
+            keep, without = joinable(streams, stream, rows)
+            nulls += without
             kept = Envelope(keep_rows(rows, keep))
-            for core, envelope in envelopes(plan, side, routing, kept, routed, table=table):
-                yield _packed(core_ids[core], side, part, seal(envelope), table)
+            for core, envelope in envelopes(stream, routes, kept, routed):
+                yield _packed(core_ids[core], stream, part, seal(envelope), table)
             routed += kept.rows.num_rows
             part += kept.rows.num_rows
-        yield _heartbeats(core_ids, side, nulls, table)
+        yield _heartbeats(core_ids, stream, nulls, table)
 
     return pack
 
 
-def arranger(plan: JoinPlan, side: Side, sequencer: int) -> ArrowMap:
-    """Return the function that sends all of one side's rows to the sequencer, where a count window numbers them."""
+def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
+    """Return the function that sends all of one stream's rows to the sequencer, where a count window numbers them."""
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         part = _first_part()
-        for rows in _collected(batches, plan.schemas[side]):
-            yield _packed(sequencer, side, part, to_blobs(rows))
+        for rows in _collected(batches, streams.schemas[stream]):
+            yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
 
     return arrange
+
+
+def joinable(streams: Streams, stream: Side, rows: pa.RecordBatch) -> tuple[Bools, int]:
+    """Tell which rows can match at all, and how many cannot because of a null."""
+    keep = np.ones(rows.num_rows, bool)
+    nulls = streams.drop_nulls(stream, rows, keep)
+    streams.drop_filtered(stream, rows, keep)
+    return keep, nulls
 
 
 def unpacker(schema: pa.Schema) -> ArrowMap:
@@ -138,14 +156,12 @@ def _columns(pairs: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Reco
         yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
 
 
-def envelopes(
-    plan: JoinPlan, side: Side, routing: Routing, whole: Envelope, routed: int, *, table: RoutingTable
-) -> Iterator[tuple[int, Envelope]]:
+def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
-    rows, arrival = whole.rows, whole.arrival
-    for route in route_rows(routing, plan, side, rows, routed, table=table):
+    rows, counts = whole.rows, whole.counts
+    for route in routes(stream, rows, routed):
         everything = np.array_equal(route.rows, np.arange(rows.num_rows))
-        some = None if arrival is None else Arrival(arrival.sequence[route.rows], arrival.seen[route.rows])
+        some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
         taken = rows if everything else rows.take(pa.array(route.rows))
         yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)
 
@@ -174,52 +190,50 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
     rows = envelope.rows
-    if envelope.stored is not None:
-        rows = rows.append_column(STORED, pa.array(envelope.stored))
-    if envelope.arrival is not None:
-        rows = rows.append_column(SEQUENCE, pa.array(envelope.arrival.sequence))
-        rows = rows.append_column(SEEN, pa.array(envelope.arrival.seen))
-    for name, values in ((PROBED, envelope.probed), (GROUP, envelope.group)):
+    for hidden, values in ((STORED, envelope.stored), (PROBED, envelope.probed), (GROUP, envelope.group)):
         if values is not None:
-            rows = rows.append_column(name, pa.array(values))
+            rows = rows.append_column(hidden, pa.array(values))
+    for name, counts in (envelope.counts or {}).items():
+        rows = rows.append_column(COUNT + name, pa.array(counts))
     return to_blobs(rows)
 
 
 def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     """Return the content of an envelope without copying the rows."""
     table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    hidden = {name: table.column(name).to_numpy() for name in HIDDEN if name in table.column_names[len(schema) :]}
+    hidden = {name: table.column(name).to_numpy() for name in table.column_names[len(schema) :]}
     rows = one_batch(table.select(list(range(len(schema)))).cast(schema))
-    arrival = Arrival(hidden[SEQUENCE], hidden[SEEN]) if SEQUENCE in hidden else None
-    return Envelope(rows, hidden.get(STORED), arrival, hidden.get(PROBED), hidden.get(GROUP))
+    counts = {name.removeprefix(COUNT): own for name, own in hidden.items() if name.startswith(COUNT)}
+    return Envelope(rows, hidden.get(STORED), counts or None, hidden.get(PROBED), hidden.get(GROUP))
 
 
-def _heartbeats(core_ids: tuple[int, ...], side: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
+def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
     """Return an empty envelope for every core and for the keeper; the first says how many rows were left out."""
     cores = (*core_ids, KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
     blobs = pa.nulls(len(cores), pa.binary())
-    return _rows(np.array(cores), side, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
+    return _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
 
 
 def _packed(
-    core: int, side: Side, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
+    core: int, stream: Side, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
 ) -> pa.RecordBatch:
     """Return the envelopes of some rows for one core; the first is part number ``part``."""
     count = len(blobs)
     parts = part + np.arange(count), np.zeros(count, np.int64)
-    return _rows(np.full(count, core), side, parts, blobs, table)
+    return _rows(np.full(count, core), stream, parts, blobs, table)
 
 
 def _rows(
-    cores: Int64s, side: Side, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
+    cores: Int64s, stream: Side, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
 ) -> pa.RecordBatch:
     """Return rows of ``ENVELOPE``; ``parts`` are their numbers and null rows, the streams are not counted yet."""
-    none = np.zeros(len(blobs), np.int64)
-    live = (none, none) if table is None else (none + table.newest.number, none + table.oldest)
-    sides = pa.array([side] * len(blobs), pa.string())
-    columns = (cores.astype(np.int32), sides, *parts, none, none, *live, blobs)
+    count = len(blobs)
+    names, uncounted = pa.array([stream] * count, pa.string()), pa.nulls(count, pa.list_(pa.int64()))
+    newest, oldest = (0, 0) if table is None else (table.newest.number, table.oldest)
+    live = np.full(count, newest), np.full(count, oldest)
+    columns = (cores.astype(np.int32), names, *parts, uncounted, *live, blobs)
     return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=ENVELOPE_NAMES)
 
 

@@ -13,6 +13,7 @@ Between the hash of a key or a bucket and its core stands the routing table, whi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache
 from typing import Final, Literal, get_args
 
@@ -25,16 +26,30 @@ from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
 from watersmeet.columns.vectors import to_float
 from watersmeet.kernels.keys import shift_ranges
+from watersmeet.spark.tables import current_table
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.normal import Axis
+from watersmeet.spec.typing import Schemas
 from watersmeet.window.plan import JoinPlan
 
-__all__ = ["Route", "Routing", "RoutingName", "choose_routing", "route_rows"]
+__all__ = [
+    "PairRoutes",
+    "Route",
+    "Routing",
+    "RoutingName",
+    "buckets_of",
+    "choose_routing",
+    "is_bucketable",
+    "reach_of",
+    "route_rows",
+]
 
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
 Int64s = npt.NDArray[np.int64]
 
+ROUNDINGS: Final = 64
+"""Units in the last place that a chain of eight bands cannot move a value by."""
 FARTHEST: Final = 2.0**44
 LARGEST_EDGE: Final = 1e300
 
@@ -61,7 +76,7 @@ def choose_routing(wanted: RoutingName, plan: JoinPlan, cores: int) -> Routing:
             )
         )
     equalities = [number for number, axis in enumerate(plan.axes) if axis.is_equality]
-    bands = [number for number, axis in enumerate(plan.axes) if number != plan.time and _is_bucketable(axis)]
+    bands = [number for number, axis in enumerate(plan.axes) if number != plan.time and is_bucketable(axis)]
     possible = [
         *([Routing("hash", cores)] if equalities else []),
         *([Routing("bucket", cores, bands[0])] if bands else []),
@@ -88,7 +103,7 @@ def route_rows(
         everything = np.arange(rows.num_rows)
         home = (first + everything) % routing.cores
         return [Route(core, everything, home == core) for core in range(routing.cores)]
-    buckets = _buckets_of(routing, plan, side, rows)
+    buckets = _buckets(routing, plan, side, rows)
     routes = place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
     if routing.tables is None:
         return routes
@@ -96,47 +111,81 @@ def route_rows(
     return [replace(route, group=group[route.rows]) for route in routes]
 
 
-def _buckets_of(routing: Routing, plan: JoinPlan, side: Side, rows: pa.RecordBatch) -> Buckets:
+def _buckets(routing: Routing, plan: JoinPlan, side: Side, rows: pa.RecordBatch) -> Buckets:
     if routing.kind == "hash":
         axes = [axis for axis in plan.axes if axis.is_equality]
         key = group_keys([axis_keys(axis, side, rows, plan.schemas) for axis in axes])
         return lambda _: (key, key)
     assert routing.axis is not None
     axis = plan.axes[routing.axis]
-    return cache(lambda widths: _buckets(plan, axis, side, rows, widths))
+    band = reach_of(axis)
+    reach = (Fraction(0), Fraction(0)) if side == "left" else band
+    width = band[1] - band[0]
+    return cache(lambda widths: buckets_of(axis, side, plan.schemas, rows, reach=reach, width=width * widths))
 
 
-def _is_bucketable(axis: Axis) -> bool:
+@dataclass(frozen=True, slots=True)
+class PairRoutes:
+    """Says which cores get which rows of a join of two streams: ``Routes`` of envelopes."""
+
+    routing: Routing
+    plan: JoinPlan
+
+    @property
+    def table(self) -> RoutingTable:
+        """The routing table of the micro-batch whose task this is."""
+        return current_table(self.routing.tables, self.routing.cores)
+
+    def __call__(self, side: Side, rows: pa.RecordBatch, routed: int) -> list[Route]:
+        """Return for every core the rows it gets; ``routed`` counts the rows routed before."""
+        return route_rows(self.routing, self.plan, side, rows, routed, table=self.table)
+
+
+def is_bucketable(axis: Axis) -> bool:
+    """Tell whether an axis bounds the difference of its values on both sides, and these are numbers."""
     return (
         axis.domain.kind in ("integer", "double_offset") and axis.differences.is_band and bool(axis.differences.parts)
     )
 
 
-def _buckets(plan: JoinPlan, axis: Axis, side: Side, rows: pa.RecordBatch, widths: int) -> tuple[Int64s, Int64s]:
-    """Return the first and last bucket that each row's left partners (for a left row: it itself) can lie in.
-
-    A bucket is ``widths`` times as wide as the band.
-    """
+def reach_of(axis: Axis) -> tuple[Fraction, Fraction]:
+    """Return the lowest and the highest difference ``left - right`` that a band allows."""
     lows, highs = zip(*axis.differences.parts, strict=True)
-    low, high = min(lows), max(highs)
+    return min(lows), max(highs)
+
+
+def buckets_of(
+    axis: Axis,
+    side: Side,
+    schemas: Schemas,
+    rows: pa.RecordBatch,
+    *,
+    reach: tuple[Fraction, Fraction],
+    width: Fraction,
+) -> tuple[Int64s, Int64s]:
+    """Return the first and the last bucket that what each row is looked for by can lie in.
+
+    That is a value whose difference from the row's own lies in ``reach``; without any reach it is the row's own value,
+    and there is one bucket. Buckets are ``width`` wide.
+    """
+    low, high = reach
     if axis.domain.kind == "integer":
-        key = axis_keys(axis, side, rows, plan.schemas)
-        reach = (0, 0) if side == "left" else (int(low), int(high))
+        key = axis_keys(axis, side, rows, schemas)
         ends = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
-        shift_ranges(key, reach[0], True, reach[1], True, *ends)  # noqa: FBT003
-        step = max(1, int(high - low) * widths)
+        shift_ranges(key, int(low), True, int(high), True, *ends)  # noqa: FBT003
+        step = max(1, int(width))
         return ends[0] // step, ends[1] // step
-    width = max(float(high - low) * widths, float(np.finfo(float).tiny))
-    values = np.broadcast_to(to_float(axis_values(axis, side, rows, plan.schemas)), (rows.num_rows,))
+    size = max(float(width), float(np.finfo(float).tiny))
+    values = np.broadcast_to(to_float(axis_values(axis, side, rows, schemas)), (rows.num_rows,))
     # Values that share the last bucket anyway are brought nearer: moving all towards zero keeps neighbours neighbours.
-    edge = min(2 * FARTHEST * width, LARGEST_EDGE)
+    edge = min(2 * FARTHEST * size, LARGEST_EDGE)
     values = np.clip(np.where(np.isnan(values), np.inf, values), -edge, edge)
-    if side == "left":
-        bucket = _bucket_number(values, width)
+    if low == high == 0:
+        bucket = _bucket_number(values, size)
         return bucket, bucket
     # Both ends are moved outwards by more than any rounding: a bucket too many costs a copy, one too few a pair.
-    slack = 8 * np.spacing(np.maximum(np.abs(values), max(abs(float(low)), abs(float(high)))))
-    return _bucket_number(values + float(low) - slack, width), _bucket_number(values + float(high) + slack, width)
+    slack = ROUNDINGS * np.spacing(np.maximum(np.abs(values), max(abs(float(low)), abs(float(high)))))
+    return _bucket_number(values + float(low) - slack, size), _bucket_number(values + float(high) + slack, size)
 
 
 def _bucket_number(values: npt.NDArray[np.float64], width: float) -> Int64s:

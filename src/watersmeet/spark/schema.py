@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -34,9 +35,9 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema.fields])
 
 
-def result_schema(left: spark.StructType, right: spark.StructType, names: list[str]) -> spark.StructType:
-    """Return all left columns, then all right ones, under the ``names`` that results have."""
-    columns = zip(names, (*left.fields, *right.fields), strict=True)
+def result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spark.StructType:
+    """Return all columns of one stream after the other, under the ``names`` that results have."""
+    columns = zip(names, (field for stream in streams for field in stream.fields), strict=True)
     return spark.StructType([spark.StructField(name, field.dataType, nullable=True) for name, field in columns])
 
 

@@ -1,6 +1,6 @@
 """A core's rows in Spark's state store: a small manifest and immutable runs.
 
-Each micro-batch adds one run per side; runs of similar size are merged, ``FAN_IN`` at a time, as long as none of them
+Each micro-batch adds one run per stream; runs of similar size are merged, ``FAN_IN`` at a time, as long as none of them
 then stays longer by more than half of what is kept. So a row is rewritten ``log(kept / batch) / log(FAN_IN)`` times
 and the number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC
 stream, cut into parts of at most ``PIECE_BYTES``.
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,24 +24,24 @@ from watersmeet.spark.envelope import PIECE_BYTES
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
-from watersmeet.window.plan import OTHER_SIDE
 
-__all__ = ["FORMAT", "Manifest", "Run", "RunKind", "RunStore", "mergeable"]
+__all__ = ["FORMAT", "Manifest", "Origin", "Run", "RunStore", "mergeable"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 FAN_IN: Final = 8
 
 
-class RunKind(NamedTuple):
-    """Runs of one kind may be merged: of one level, and of one generation, as rows look for generations apart."""
+class Origin(NamedTuple):
+    """Where a run comes from: how often it was merged, its first row's number, and its routing table's generation."""
 
     level: int
+    first: int
     generation: int
 
 
 @dataclass(slots=True)
 class Run:
-    """Some rows of one side, and where they lie in the window."""
+    """Some rows of one stream, and where they lie in the window."""
 
     name: str
     parts: int
@@ -49,13 +50,15 @@ class Run:
     low: int
     high: int
     level: int
+    first: int
+    """Number of the first row among all that its stream ever stored here."""
     generation: int
     """The routing table's generation that sent its rows here."""
 
     @property
-    def kind(self) -> RunKind:
-        """With which other runs it may be merged."""
-        return RunKind(self.level, self.generation)
+    def end(self) -> int:
+        """The number after the last row's."""
+        return self.first + self.rows
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ class Manifest:
 
     join: str
     """Fingerprint of the join: a checkpoint belongs to one predicate, window and number of cores."""
-    runs: dict[Side, list[Run]] = field(default_factory=lambda: {side: [] for side in OTHER_SIDE})
+    runs: dict[Side, list[Run]]
 
 
 class RunStore:
@@ -74,11 +77,11 @@ class RunStore:
         self._manifest = handle.getValueState("manifest", "content string")
         self._parts = handle.getMapState("runs", "name string, part int", "content binary")
 
-    def load(self, join: str) -> Manifest:
+    def load(self, join: str, streams: Iterable[Side]) -> Manifest:
         """Return the manifest; a new one when the core has no state yet."""
         saved = self._manifest.get()
         if saved is None:
-            return Manifest(join)
+            return Manifest(join, {stream: [] for stream in streams})
         content: dict[str, Any] = json.loads(saved[0])
         if content["format"] != FORMAT or content["join"] != join:
             raise SnapshotError(
@@ -88,20 +91,20 @@ class RunStore:
                     "restart with these, or give the query a new checkpoint location",
                 )
             )
-        return Manifest(join, {side: [Run(**run) for run in runs] for side, runs in content["runs"].items()})
+        return Manifest(join, {stream: [Run(**run) for run in runs] for stream, runs in content["runs"].items()})
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest."""
         self._manifest.update((json.dumps({"format": FORMAT, **asdict(manifest)}),))
 
-    def write(self, content: pa.Buffer, rows: int, place: Extent, kind: RunKind) -> Run:
+    def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin) -> Run:
         """Store rows as a run."""
         name = uuid.uuid4().hex
         parts = range(0, content.size, PIECE_BYTES)
         for number, begin in enumerate(parts):
             part = content.slice(begin, min(PIECE_BYTES, content.size - begin))
             self._parts.updateValue((name, number), (part.to_pybytes(),))
-        return Run(name, len(parts), rows, content.size, place.low, place.high, kind.level, kind.generation)
+        return Run(name, len(parts), rows, content.size, place.low, place.high, *made)
 
     def read(self, run: Run) -> bytes:
         """Return the content of a run."""
@@ -123,12 +126,13 @@ class RunStore:
 
 
 def mergeable(runs: list[Run], longest: int) -> list[Run]:
-    """Return the last runs if they are enough of one kind to be merged, and none would stay ``longest`` longer for it.
+    """Return the last runs if they are enough of one level to be merged, and none would stay ``longest`` longer for it.
 
-    A run stays until its last row has expired, however far back its first rows lie in a disordered stream.
+    A run stays until its last row has expired, however far back its first rows lie in a disordered stream. Runs of
+    different generations are never merged, as rows look for generations apart.
     """
     last = runs[-FAN_IN:]
-    if len(last) < FAN_IN or last[0].kind != last[-1].kind:
+    if len(last) < FAN_IN or len({(run.level, run.generation) for run in last}) > 1:
         return []
     ends = [run.high for run in last]
     return last if max(ends) - min(ends) <= longest else []

@@ -1,11 +1,11 @@
 """Streaming queries that compete: each in a process and a Spark session of its own, all fed with the same files.
 
-A contestant is given micro-batches turn by turn: one Parquet file a side and micro-batch, hard-linked into the folders
-that its query reads, and then a run of the query with ``trigger(availableNow=True)``. So several contestants can take
-turns on a machine that others use too. A turn begins with a restart of the query, whose first micro-batches read the
-state again: :meth:`Contestant.turn` tells them apart as warm-up.
+A contestant is given micro-batches turn by turn: one Parquet file a stream and micro-batch, hard-linked into the
+folders that its query reads, and then a run of the query with ``trigger(availableNow=True)``. So several contestants
+can take turns on a machine that others use too. A turn begins with a restart of the query, whose first micro-batches
+read the state again: :meth:`Contestant.turn` tells them apart as warm-up.
 
-Both streams bring one row per microsecond, so a window of n rows is a time window of n microseconds.
+All streams bring one row per microsecond, so a window of n rows is a time window of n microseconds.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from watersmeet.cli.bench.data import SideName, stream_rows
+from watersmeet.cli.bench.data import STREAMS, SideName, stream_rows
 from watersmeet.cli.bench.experiment import Context, median
-from watersmeet.cli.bench.feed import KEY_RANGE
+from watersmeet.cli.bench.feed import KEY_RANGE, band_width
 from watersmeet.cli.bench.process import Worker
 
 __all__ = [
@@ -42,12 +42,11 @@ __all__ = [
     "median_seconds",
 ]
 
-ContestantName = Literal["ours", "empty pipeline", "Spark, format 2", "Spark, format 4"]
+ContestantName = Literal["ours", "ours, pair by pair", "empty pipeline", "Spark, format 2", "Spark, format 4"]
 Condition = Literal["band", "equality"]
 CORES: Final = 2
 ROW_BYTES: Final = 24
 """Of a row as it comes: key, timestamp and payload."""
-SIDES: Final[tuple[SideName, SideName]] = ("left", "right")
 FIRST_MOMENT: Final = 1_700_000_000 * 10**6
 """In microseconds, long after 1970: Spark's own join takes a row of the epoch itself for a late one."""
 FIRST_WRITTEN: Final = 1_700_000_000 * 10**9
@@ -59,7 +58,10 @@ class SparkTask(TypedDict):
     """What the process of a contestant is told."""
 
     folder: str
+    streams: list[SideName]
     condition: Condition
+    band: int
+    """Half its width."""
     window: int
     cores: int
     memory: str
@@ -80,7 +82,7 @@ class CoreRecord(TypedDict):
 
 
 class MicroBatch(TypedDict):
-    """One micro-batch: rows of both sides, and what became of them."""
+    """One micro-batch: rows of all streams, and what became of them."""
 
     rows: int
     pairs: int
@@ -92,7 +94,7 @@ class MicroBatch(TypedDict):
 
 @dataclass(frozen=True)
 class Arena:
-    """A scratch folder with the files of both streams, and the contestants that read them."""
+    """A scratch folder with the files of all streams, and the contestants that read them."""
 
     context: Context
     folder: Path
@@ -101,28 +103,39 @@ class Arena:
     key_range: int
     block: int
     """Rows that are made at a time: the streams are the same, however micro-batches of whole blocks cut them."""
+    streams: tuple[SideName, ...]
 
     @classmethod
     @contextmanager
-    def open(cls, context: Context, *, seed: int, block: int, key_range: int = KEY_RANGE) -> Iterator[Arena]:
+    def open(
+        cls, context: Context, *, seed: int, block: int, key_range: int = KEY_RANGE, streams: int = 2
+    ) -> Iterator[Arena]:
         """Make the folder; at the end, end the contestants and remove it."""
         folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
         try:
             with ExitStack() as processes:
-                yield cls(context, folder, processes, seed, key_range, block)
+                yield cls(context, folder, processes, seed, key_range, block, STREAMS[:streams])
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # a JVM that was killed may still be writing
 
     def enter(
-        self, name: ContestantName, window: int, *, condition: Condition = "band", memory: str = "6g"
+        self,
+        name: ContestantName,
+        window: int,
+        *,
+        condition: Condition = "band",
+        matches: int = 1,
+        memory: str = "6g",
     ) -> Contestant:
-        """Start a contestant; it gets ready while others are started."""
+        """Start a contestant, which gets ready while others are started; a row meets about ``matches`` of a window."""
         folder = self.folder / f"contestant-{len(list(self.folder.glob('contestant-*')))}"
-        for side in SIDES:
+        for side in self.streams:
             (folder / side).mkdir(parents=True)
         task: SparkTask = {
             "folder": str(folder),
+            "streams": list(self.streams),
             "condition": condition,
+            "band": matches * band_width(window),
             "window": window,
             "cores": CORES,
             "memory": memory,
@@ -159,13 +172,13 @@ class Contestant:
     ready: bool = False
 
     def turn(self, batches: int, rows: int, *, warm_up: int = 0) -> list[MicroBatch]:
-        """Take ``warm_up`` micro-batches and then ``batches`` of ``rows`` rows a side; return the latter."""
+        """Take ``warm_up`` micro-batches and then ``batches`` of ``rows`` rows a stream; return the latter."""
         return self.take([rows] * (warm_up + batches))[warm_up:]
 
     def take(self, sizes: Sequence[int]) -> list[MicroBatch]:
-        """Take micro-batches of so many rows a side in one run of the query."""
+        """Take micro-batches of so many rows a stream in one run of the query."""
         for rows in sizes:
-            for side in SIDES:
+            for side in self.arena.streams:
                 file = self.arena.file(side, self.first, rows)
                 os.link(file, self.folder / side / file.name)
             self.first += rows
@@ -179,7 +192,7 @@ class Contestant:
         while (answer := self.worker.answer()) is not None:
             taken.append(cast("MicroBatch", answer))
             say(f"{self.name}: micro-batch of {taken[-1]['rows']:,} rows took {taken[-1]['seconds']:.2f} s")
-        assert [one["rows"] for one in taken] == [2 * rows for rows in sizes], "one file a side and micro-batch"
+        assert [one["rows"] for one in taken] == [len(self.arena.streams) * rows for rows in sizes], "one file each"
         return taken
 
     def fill(self, window: int, rows: int) -> None:
@@ -193,5 +206,5 @@ def median_seconds(batches: list[MicroBatch]) -> float:
 
 
 def median_rate(batches: list[MicroBatch]) -> float:
-    """Return the median rows a second, of both sides together."""
+    """Return the median rows a second, of all streams together."""
     return median([one["rows"] / one["seconds"] for one in batches])

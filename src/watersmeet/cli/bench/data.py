@@ -21,6 +21,7 @@ from watersmeet.spec.errors import SpecificationError, explain_refusal
 __all__ = [
     "DISTRIBUTIONS",
     "KEY_RANGE",
+    "STREAMS",
     "Int64s",
     "SideName",
     "Ticks",
@@ -33,7 +34,8 @@ __all__ = [
 
 Int64s = npt.NDArray[np.int64]
 Rng = np.random.Generator
-SideName = Literal["left", "right"]
+SideName = Literal["left", "right", "third"]
+STREAMS: Final[tuple[SideName, ...]] = ("left", "right", "third")
 Ticks = tuple[pa.Table, pa.Table]
 """Trades and quotes."""
 
@@ -107,7 +109,7 @@ def band_for(stored: Int64s, probing: Int64s, matches: float) -> int:
 
 def stream_rows(side: SideName, number: int, rows: int, *, seed: int, key_range: int = 1 << 31) -> pa.Table:
     """Return batch ``number`` of a stream: uniform keys, one row per microsecond, 8 bytes of payload."""
-    rng = np.random.default_rng((seed, side == "right", number))
+    rng = np.random.default_rng((seed, STREAMS.index(side), number))
     first = number * rows
     return pa.table(
         {

@@ -13,8 +13,9 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.spark.join import pipeline
-from watersmeet.spark.processor import OUTPUT
+from watersmeet.spark.core import OUTPUT
+from watersmeet.spark.join import pair_pipeline
+from watersmeet.spark.pipeline import ids_of
 from watersmeet.spark.routing import choose_routing
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spec.expression import Predicate
@@ -27,7 +28,8 @@ __all__ = ["empty_pipeline"]
 def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Window, *, cores: int) -> DataFrame:
     """Return what ``join`` would, without any pairs."""
     plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), on, window, "auto")
-    return pipeline(left, right, plan, choose_routing("auto", plan, cores), _Dropping())
+    ids = ids_of(left.sparkSession, cores)
+    return pair_pipeline({"left": left, "right": right}, plan, choose_routing("auto", plan, cores), ids, _Dropping())
 
 
 class _Dropping(StatefulProcessor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ __all__ = ["NUMBER", "Block", "arrival_of", "narrowed"]
 Int64s = npt.NDArray[np.int64]
 
 NUMBER = "\0number"
-"""Hidden last column of indexed rows. No user's column can have this name: a name in SQL has no such character."""
+"""Hidden last columns of indexed rows. No user's column has such a name: a name in SQL has no such character."""
 
 
 class Block:
@@ -42,6 +43,24 @@ class Block:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    def parts(self, rows: int) -> list[Block]:
+        """Return the block cut into blocks of about ``rows`` rows, which have entered together."""
+        count = max(1, len(self) // rows)
+        if count == 1:
+            return [self]
+        cuts = [len(self) * number // count for number in range(count + 1)]
+        first = int(self.numbers[0])
+        return [
+            Block(
+                self.stream,
+                self.rows.slice(begin, end - begin),
+                None if self.counts is None else {name: own[begin:end] for name, own in self.counts.items()},
+                first + begin,
+                self.limits,
+            )
+            for begin, end in pairwise(cuts)
+        ]
+
     def batch(self, pair: PairPlan) -> KeyedBatch:
         """Return the rows as a pair sees them: made when first asked for, then kept with its sorted keys."""
         partner = pair.other(self.stream)
@@ -55,9 +74,10 @@ class Block:
         return self._batches[partner]
 
 
-def narrowed(names: list[str], columns: list[pa.Array], numbers: Int64s) -> pa.RecordBatch:
-    """Return columns with the rows' numbers behind them."""
-    return pa.RecordBatch.from_arrays([*columns, pa.array(numbers)], names=[*names, NUMBER])
+def narrowed(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.RecordBatch:
+    """Return columns with numbers of rows, of one stream or more, behind them."""
+    hidden = [f"{NUMBER}{position}" for position in range(len(numbers))]
+    return pa.RecordBatch.from_arrays([*columns, *map(pa.array, numbers)], names=[*names, *hidden])
 
 
 def arrival_of(stream: Side, partner: Side, counts: Counts | None) -> Arrival | None:

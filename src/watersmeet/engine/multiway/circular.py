@@ -11,7 +11,7 @@ Departure from the paper: the order in which a row passes through the ring is no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -20,8 +20,12 @@ from watersmeet.engine.multiway.block import Block
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.probe_order import ProbeOrders
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
+from watersmeet.spec.expression import Side
+from watersmeet.window.arrival import Counts
 
-__all__ = ["Circular"]
+__all__ = ["Circular", "Steps"]
+
+Steps = tuple[Step, ...]
 
 
 class Circular:
@@ -39,21 +43,51 @@ class Circular:
             if len(block):
                 results += map(self.stages.gather, self.join(block))
                 self.stages.index(block)
-                self.orders.count(len(block))
-        self.stages.expire(arrived.expire_before)
+                self.count(block)
+        self.expire(arrived.expire_before)
         return results
 
     def join(self, block: Block) -> Iterator[Partials]:
         """Yield the results that a block completes."""
-        start = self.stages.start(block)
-        yield from self.follow(start, self.orders.steps(start.bound))
+        for partials, steps in self.starts(block):
+            yield from self.follow(partials, steps)
 
-    def follow(self, partials: Partials, steps: tuple[Step, ...]) -> Iterator[Partials]:
+    def starts(self, block: Block) -> Iterator[tuple[Partials, Steps]]:
+        """Yield the partial results with which a block begins, and the steps that lead from them to results."""
+        start = self.stages.start(block)
+        yield start, self.orders.steps(start.bound)
+
+    def follow(self, partials: Partials, steps: Steps) -> Iterator[Partials]:
         """Yield the results that partial results lead to."""
         if not steps:
             yield partials
             return
         passage = Passage()
-        for portion in self.stages.pass_through(partials, steps[0], passage):
+        for portion in self.pass_through(partials, steps[0], passage):
             yield from self.follow(portion, steps[1:])
-        self.orders.note(partials.bound, steps[0], passage)
+        self.note(partials, steps[0], passage)
+
+    def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
+        """Take one step."""
+        return self.stages.pass_through(partials, step, passage)
+
+    def note(self, partials: Partials, step: Step, passage: Passage) -> None:
+        """Take note of what a step has shown."""
+        if partials.limits is partials.block.limits:  # otherwise it has shown a part of the stage only
+            self.orders.note(partials.bound, step, passage)
+
+    def count(self, block: Block) -> None:
+        """Take note that a block has been joined."""
+        if self.orders.count(block.stream, len(block)):
+            self.decide()
+
+    def load(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None) -> None:
+        """Take in saved rows (not none), in the order in which they had entered."""
+        self.stages.index(self.stages.enter(stream, rows, counts))
+
+    def decide(self) -> None:
+        """Think again, now that more is known of the streams."""
+
+    def expire(self, before: Mapping[Side, int | None]) -> None:
+        """Drop what no row to come can meet."""
+        self.stages.expire(before)

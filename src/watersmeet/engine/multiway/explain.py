@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from watersmeet.engine.multiway.probe_order import ProbeOrders
-from watersmeet.engine.multiway.stage import Stages
+from watersmeet.engine.multiway.circular import Circular
+from watersmeet.engine.multiway.stashed import Stashed
 
 __all__ = ["explain_streams"]
 
 
-def explain_streams(stages: Stages, orders: ProbeOrders) -> str:
+def explain_streams(strategy: Circular) -> str:
     """Return what connects the streams, how rows pass through them, and how each window is indexed."""
+    stages, orders = strategy.stages, strategy.orders
     plan = stages.plan
+    stash = strategy.stash if isinstance(strategy, Stashed) else None
     lines = [f"join of {', '.join(plan.streams)} on {plan.predicate}", f"  {plan.window}", "conditions of two streams:"]
     for pair in plan.pairs.values():
         if pair.is_edge:
@@ -18,11 +20,18 @@ def explain_streams(stages: Stages, orders: ProbeOrders) -> str:
             lines.append(f"  {pair.left} and {pair.right}: {words}")
     lines += [f"filtered on arrival, {stream}: {predicate}" for stream, predicate in plan.filters.items()]
     lines += [f"verified once all its streams are bound: {term.predicate}" for term in plan.residual]
-    lines.append("a new row passes through the windows of")
+    if isinstance(strategy, Stashed):
+        kept = "no matches are stashed" if stash is None else f"matches of {' and '.join(stash.streams)} are stashed"
+        lines.append(f"{kept}: {strategy.reason}")
+    lines.append("a new row passes through")
     for stream in plan.streams:
-        steps = orders.steps(frozenset((stream,)))
-        words = ", ".join(f"{step.stream} (through {step.via})" for step in steps)
-        lines.append(f"  {stream}: {words}; {orders.expected_work(frozenset((stream,))):.3g} rows of work expected")
+        bound = frozenset((stream,))
+        planned = None if stash is None or stream in stash.streams else stash.plan
+        words = ", ".join(
+            f"{'the stash of ' if len(step.streams) > 1 else ''}{' and '.join(step.streams)} (meeting {step.via})"
+            for step in orders.steps(bound, planned)
+        )
+        lines.append(f"  {stream}: {words}; {orders.work(bound, planned):.3g} rows of work expected")
     for stream, stage in stages.of.items():
         lines.append(f"window of {stream}: {len(stage.rows):,} rows")
         for partner, window in stage.windows.items():

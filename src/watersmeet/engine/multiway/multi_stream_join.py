@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
 import pyarrow as pa
 
 from watersmeet.engine.intake import Intake
-from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.engine.multiway.ring import Ring
+from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.multiway.stage import Stages
-from watersmeet.engine.stream_join import Late
+from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
+from watersmeet.engine.stream_join import Late, check_numbers
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows, windows_of
 from watersmeet.subwindow.choose import Structure
 
-__all__ = ["MultiJoinMetrics", "MultiStreamJoin", "Strategy"]
-
-Strategy = Literal["auto", "circular", "stashed"]
+__all__ = ["MultiJoinMetrics", "MultiStreamJoin", "Strategy", "check_choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,13 @@ class MultiJoinMetrics:
     window_rows: dict[Side, int]
     results: int
     window_bytes: int
+    stash_pairs: int
+    """Matches of two streams that are kept for the others."""
+    stash_hits: int
+    """Partial results that came from the stash."""
+    stash_recomputed: int
+    """Rows for which matches that were overwritten had to be found again."""
+    stash_overwritten: int
     watermark: int | None
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
 
@@ -61,8 +69,13 @@ class MultiStreamJoin:
         results.
     structure
         How subwindows are indexed, as in ``StreamJoin``.
+    cores
+        Threads to use, at most one for each stream. They begin with the first push and end with ``finish`` or
+        ``close``, with an error, or when the join is no longer referred to.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+    stash_rows
+        Most matches of two streams that a stash keeps; older ones are overwritten, and found again where needed.
 
     Examples
     --------
@@ -89,15 +102,24 @@ class MultiStreamJoin:
         window: Window | Windows,
         strategy: Strategy = "auto",
         structure: Structure = "auto",
+        cores: int = 1,
         late: Late = "drop",
+        stash_rows: int = 1 << 20,
     ) -> None:
         _check_arguments(streams, on, window)
-        _check_choice("strategy", strategy, get_args(Strategy))
-        _check_choice("late", late, get_args(Late))
+        check_numbers(cores=cores, stash_rows=stash_rows)
+        check_choice("strategy", strategy, get_args(Strategy))
+        check_choice("late", late, get_args(Late))
         names = check_names(streams)
         self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
-        self._strategy = Circular(Stages(self._plan))
+        stages = Stages(self._plan)
+        self._strategy = strategy_of(stages, strategy, stash_rows)
+        self._options = {"strategy": strategy, "cores": cores, "late": late, "stash_rows": stash_rows}
+        self._ring = Ring(self._strategy, min(cores, len(names))) if cores > 1 else None
+        self._stop: Callable[[], object] = (
+            weakref.finalize(self, self._ring.close) if self._ring is not None else lambda: None
+        )
         self._results = 0
         self._finished = self._failed = False
 
@@ -123,10 +145,12 @@ class MultiStreamJoin:
                 )
             )
         accepted = self._intake.accept(tables)
+        engine = self._strategy if self._ring is None else self._ring
         try:
-            results = [table for arrived in accepted.slices for table in self._strategy.push(arrived)]
+            results = [table for arrived in accepted.slices for table in engine.push(arrived)]
         except BaseException:
             self._failed = True
+            self._stop()
             raise
         self._intake.progress = accepted.progress
         found = pa.concat_tables(results) if results else self.schema.empty_table()
@@ -140,8 +164,9 @@ class MultiStreamJoin:
         return self.schema.empty_table()
 
     def close(self) -> None:
-        """End the join. One that is used in a ``with`` statement is closed at its end."""
+        """End all threads. A join that is used in a ``with`` statement is closed at its end."""
         self._finished = True
+        self._stop()
 
     def __enter__(self) -> Self:
         return self
@@ -156,19 +181,60 @@ class MultiStreamJoin:
         """Counts of rows, results and what was left out, and the size of the windows."""
         progress = self._intake.progress
         stages = self._strategy.stages.of
+        stashed = self._strategy if isinstance(self._strategy, Stashed) else None
+        stash = None if stashed is None else stashed.stash
         return MultiJoinMetrics(
             rows=dict(progress.rows),
             late=dict(progress.late),
             null=dict(progress.null),
             window_rows={stream: len(stage.rows) for stream, stage in stages.items()},
             results=self._results,
-            window_bytes=sum(stage.nbytes for stage in stages.values()),
+            window_bytes=sum(stage.nbytes for stage in stages.values()) + (0 if stash is None else stash.nbytes),
+            stash_pairs=0 if stash is None else len(stash),
+            stash_hits=0 if stashed is None else stashed.hits,
+            stash_recomputed=0 if stashed is None else stashed.recomputed,
+            stash_overwritten=0 if stashed is None else stashed.overwritten,
             watermark=progress.watermark,
         )
 
     def explain(self) -> str:
         """Say in plain words what connects the streams, how rows pass through them, and what is indexed."""
-        return explain_streams(self._strategy.stages, self._strategy.orders)
+        return explain_streams(self._strategy)
+
+    def snapshot(self) -> bytes:
+        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
+        if self._failed:
+            self._check_open("snapshot()")
+        chunks = {stream: stage.rows.chunks for stream, stage in self._strategy.stages.of.items()}
+        rows = {stream: [(chunk.rows, chunk.counts) for chunk in own] for stream, own in chunks.items()}
+        return write_snapshot(
+            Saved(self._plan, self._options, self._intake.progress, self._results, self._finished, rows)
+        )
+
+    @classmethod
+    def restore(cls, blob: bytes, *, strategy: Strategy | None = None, cores: int | None = None) -> Self:
+        """Return the join that :meth:`snapshot` saved, at the point where it was saved.
+
+        It may go on with another strategy and other cores than those that saved it.
+        """
+        saved = read_snapshot(blob)
+        plan = saved.plan
+        changed = {"strategy": strategy, "cores": cores}
+        join = cls(
+            streams=plan.schemas,
+            on=str(plan.predicate),
+            window=plan.window,
+            structure=plan.structure,
+            **{**saved.options, **{name: value for name, value in changed.items() if value is not None}},
+        )
+        join._intake.progress = saved.progress
+        join._results, join._finished = saved.results, saved.finished
+        for stream, chunks in saved.rows.items():
+            for rows, counts in chunks:
+                join._strategy.load(stream, rows, counts)
+        if isinstance(join._strategy, Stashed):
+            join._strategy.renew()
+        return join
 
     def _check_open(self, what: str) -> None:
         if self._failed:
@@ -176,7 +242,7 @@ class MultiStreamJoin:
                 explain_refusal(
                     f"{what} was called after a push that failed",
                     "calls before any error in a push; what the windows held is no longer certain",
-                    "build a new MultiStreamJoin",
+                    "restore the last snapshot, or build a new MultiStreamJoin",
                 )
             )
         if self._finished and what == "push()":
@@ -216,7 +282,8 @@ def _check_arguments(streams: object, on: object, window: object) -> None:
         )
 
 
-def _check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+    """Raise unless ``given`` is one of what is allowed."""
     if given not in allowed:
         raise SpecificationError(
             explain_refusal(

@@ -14,6 +14,7 @@ never after a time, so a join of the same rows takes the same course.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
+from watersmeet.engine.multiway.stash import StashPlan
 from watersmeet.spec.expression import Side
 from watersmeet.window.sample import key_fractions, sample_rows
 
@@ -49,6 +51,14 @@ class Rate:
         return (self.came + 0.5) / (self.of + 1) if self.of >= FEWEST_SEEN else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The work that is expected on a way, per partial result at its beginning, and its steps."""
+
+    work: float
+    steps: tuple[Step, ...]
+
+
 class ProbeOrders:
     """Knows the order of every stream, and decides again now and then."""
 
@@ -56,61 +66,77 @@ class ProbeOrders:
         self._stages = stages
         self._plan: MultiPlan = stages.plan
         self._candidates: defaultdict[Step, Rate] = defaultdict(Rate)
-        self._growth: defaultdict[tuple[Bound, Side], Rate] = defaultdict(Rate)
-        self._orders: dict[Bound, tuple[Step, ...]] = {}
+        self._growth: defaultdict[tuple[Bound, tuple[Side, ...]], Rate] = defaultdict(Rate)
+        self._best: dict[tuple[Bound, tuple[Side, ...]], _Way] = {}
         self._fractions: dict[frozenset[Side], float] = {}
-        self._entered = 0
+        self._entered = dict.fromkeys(self._plan.streams, 0.0)
+        self._total = 0
         self._next_decision = FIRST_DECISION
         self.fixed: dict[Side, tuple[Step, ...]] = {}
         """Orders that are not to be chosen: for measuring what the choice is worth."""
 
-    def count(self, rows: int) -> None:
-        """Take note that rows have entered; decide again when it is time."""
-        self._entered += rows
-        if self._entered >= self._next_decision:
-            self._next_decision = self._entered + min(self._entered, MOST_ROWS_BETWEEN)
-            self._orders.clear()
-            self._fractions.clear()
-            for rates in (self._candidates, self._growth):
-                for rate in rates.values():
-                    rate.of *= FORGET
-                    rate.came *= FORGET
+    def count(self, stream: Side, rows: int) -> bool:
+        """Take note that rows have entered; tell whether it is time to decide again."""
+        self._entered[stream] += rows
+        self._total += rows
+        if self._total < self._next_decision:
+            return False
+        self._next_decision = self._total + min(self._total, MOST_ROWS_BETWEEN)
+        self._best.clear()
+        self._fractions.clear()
+        for rate in (*self._candidates.values(), *self._growth.values()):
+            rate.of *= FORGET
+            rate.came *= FORGET
+        self._entered = {name: entered * FORGET for name, entered in self._entered.items()}
+        return True
 
     def note(self, bound: Bound, step: Step, passage: Passage) -> None:
         """Take note of a passage of partial results that bind ``bound``."""
-        candidates, growth = self._candidates[step], self._growth[bound, step.stream]
+        candidates, growth = self._candidates[step], self._growth[bound, step.streams]
         candidates.of += passage.probing
         candidates.came += passage.candidates
         growth.of += passage.probing
         growth.came += passage.found
 
-    def steps(self, bound: Bound) -> tuple[Step, ...]:
+    def share(self, stream: Side) -> float:
+        """Return which share of the rows that entered lately belong to a stream."""
+        return (self._entered[stream] + 1) / (sum(self._entered.values()) + len(self._entered))
+
+    def steps(self, bound: Bound, stash: StashPlan | None = None) -> tuple[Step, ...]:
         """Return the steps that lead from partial results which bind ``bound`` to results."""
-        if len(bound) == 1 and (fixed := self.fixed.get(next(iter(bound)))) is not None:
+        if stash is None and len(bound) == 1 and (fixed := self.fixed.get(next(iter(bound)))) is not None:
             return fixed
-        if bound not in self._orders:
-            self._orders[bound] = self._best(bound)[1]
-        return self._orders[bound]
+        return self._way(bound, stash).steps
 
-    def expected_work(self, bound: Bound) -> float:
+    def work(self, bound: Bound, stash: StashPlan | None = None) -> float:
         """Return how many partial results and candidates one that binds ``bound`` is expected to cost."""
-        return self._best(bound)[0]
+        return self._way(bound, stash).work
 
-    def candidates(self, step: Step) -> float:
+    def candidates(self, step: Step, stash: StashPlan | None = None) -> float:
         """Return how many candidates a partial result is expected to find in a step."""
         seen = self._candidates[step].value
-        return seen if seen is not None else self._window_rows(step.stream) * self.fraction(step.stream, step.via)
-
-    def growth(self, bound: Bound, stream: Side) -> float:
-        """Return by how much partial results are expected to multiply in a stage."""
-        seen = self._growth[bound, stream].value
         if seen is not None:
             return seen
-        expected = float(self._window_rows(stream))
-        for other in self._plan.neighbours[stream]:
-            if other in bound:
-                expected *= self.fraction(stream, other)
+        if len(step.streams) == 1:
+            return self._window_rows(step.streams[0]) * self.fraction(step.streams[0], step.via)
+        assert stash is not None, "two streams at once come from a stash"
+        return self.live_pairs(*stash.streams) * self.fraction(stash.members[step.via], step.via)
+
+    def growth(self, bound: Bound, streams: tuple[Side, ...]) -> float:
+        """Return by how much partial results are expected to multiply when they get a row of each of ``streams``."""
+        seen = self._growth[bound, streams].value
+        if seen is not None:
+            return seen
+        expected = float(self._window_rows(streams[0])) if len(streams) == 1 else self.live_pairs(*streams)
+        for stream in streams:
+            for other in self._plan.neighbours[stream]:
+                if other in bound:
+                    expected *= self.fraction(stream, other)
         return expected
+
+    def live_pairs(self, first: Side, second: Side) -> float:
+        """Return how many matches there are between the rows of two windows."""
+        return self._window_rows(first) * self.growth(frozenset((first,)), (second,))
 
     def fraction(self, one: Side, other: Side) -> float:
         """Return which fraction of two streams' rows meet, as sampled."""
@@ -136,22 +162,27 @@ class ProbeOrders:
     def _window_rows(self, stream: Side) -> int:
         return max(1, len(self._stages.of[stream].rows))
 
-    def _best(self, bound: Bound) -> tuple[float, tuple[Step, ...]]:
-        """Return the least work per partial result from here on, and its steps. Ties go to the streams' order."""
-        known: dict[Bound, tuple[float, tuple[Step, ...]]] = {frozenset(self._plan.streams): (0.0, ())}
+    def _way(self, bound: Bound, stash: StashPlan | None) -> _Way:
+        """Return the way of least work from here on; of equal ones that of the streams' order."""
+        stashed = () if stash is None else stash.streams
+        name = bound, stashed
+        if name not in self._best:
+            options = [_Way(0.0, ())] if len(bound) == len(self._plan.streams) else []
+            for step in self._next_steps(bound, stash):
+                rest = self._way(bound.union(step.streams), stash)
+                work = 1 + self.candidates(step, stash) + self.growth(bound, step.streams) * rest.work
+                options.append(_Way(work, (step, *rest.steps)))
+            self._best[name] = min(options, key=lambda way: way.work)
+        return self._best[name]
 
-        def least(now: Bound) -> tuple[float, tuple[Step, ...]]:
-            if now not in known:
-                options = []
-                for stream in self._plan.streams:
-                    ways = [Step(stream, via) for via in self._plan.neighbours[stream] if via in now]
-                    if stream in now or not ways:
-                        continue
-                    step = min(ways, key=self.candidates)
-                    rest, steps = least(now | {stream})
-                    work = 1 + self.candidates(step) + self.growth(now, stream) * rest
-                    options.append((work, (step, *steps)))
-                known[now] = min(options, key=lambda option: option[0])
-            return known[now]
-
-        return least(bound)
+    def _next_steps(self, bound: Bound, stash: StashPlan | None) -> Iterator[Step]:
+        """Yield for every stream that can be reached (or both in the stash) the step through its best neighbour."""
+        stashed = () if stash is None or not bound.isdisjoint(stash.streams) else stash.streams
+        for stream in self._plan.streams:
+            ways = [Step((stream,), via) for via in self._plan.neighbours[stream] if via in bound]
+            if ways and stream not in bound and stream not in stashed:
+                yield min(ways, key=self.candidates)
+        if stash is not None and stashed:
+            ways = [Step(stash.streams, via) for via in stash.members if via in bound]
+            if ways:
+                yield min(ways, key=lambda step: self.candidates(step, stash))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -90,6 +91,10 @@ class Places:
         result = np.empty_like(together)
         result[self.order] = together
         return result
+
+    def counts(self, *streams: Side) -> Counts:
+        """Gather how many rows of some streams came before each (in a count window)."""
+        return {stream: self.numbers(partial(_count, stream)) for stream in streams}
 
     def column(self, name: str) -> pa.Array:
         """Gather a column."""
@@ -174,6 +179,11 @@ class RowStore:
         return Places(parts, order)
 
 
+def _count(stream: Side, chunk: Chunk) -> Int64s:
+    assert chunk.counts is not None, "asked for in count windows only"
+    return chunk.counts[stream]
+
+
 def _concatenated(chunks: list[Chunk]) -> Chunk:
     rows = pa.RecordBatch.from_arrays(
         [one_array([chunk.rows.column(number) for chunk in chunks]) for number in range(chunks[0].rows.num_columns)],
@@ -181,10 +191,7 @@ def _concatenated(chunks: list[Chunk]) -> Chunk:
     )
     counts = None
     if chunks[0].counts is not None:
-        counts = {
-            stream: np.concatenate([chunk.counts[stream] for chunk in chunks if chunk.counts is not None])
-            for stream in chunks[0].counts
-        }
+        counts = {stream: np.concatenate([_count(stream, chunk) for chunk in chunks]) for stream in chunks[0].counts}
     place = Extent()
     for chunk in chunks:
         place.include(chunk.place)

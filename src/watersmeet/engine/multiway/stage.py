@@ -23,7 +23,7 @@ them; memory is bounded by ``PORTION``, for results leave a stage in portions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -58,9 +58,12 @@ PORTION: Final = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Partial results pass through the stage of ``stream``, looking for rows that meet theirs of ``via``."""
+    """Partial results get a row of each of ``streams``, looking for such as meet their row of ``via``.
 
-    stream: Side
+    Two streams at once come from the stash, see :mod:`watersmeet.engine.multiway.stash`.
+    """
+
+    streams: tuple[Side, ...]
     via: Side
 
 
@@ -118,6 +121,14 @@ class Stage:
         self.rows.add(piece.chunk)
         for partner, window in self.windows.items():
             window.segments.append(piece.segments[partner])
+
+    def replace(self, pieces: Iterable[Piece]) -> None:
+        """Hold these pieces instead of those that were put together into them."""
+        self.rows = RowStore(self.rows.schema, self.rows.end)
+        for window in self.windows.values():
+            window.segments.clear()
+        for piece in pieces:
+            self.add(piece)
 
     def expire(self, before: int) -> None:
         """Drop what lies before ``before`` (a time or a sequence number), as far as whole steps do."""
@@ -178,12 +189,12 @@ class Stages:
         return Partials(block, block.limits if limits is None else limits, {block.stream: block.numbers})
 
     def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
-        """Yield the partial results (not none) with a row of ``step.stream`` more, in portions (none of them empty)."""
-        pair = self.plan.pair(step.via, step.stream)
-        batch, expansion = self.probing(partials, step.via, step.stream)
-        matches = self.of[step.stream].windows[step.via].probe(batch)
-        passage.probing += len(partials)
-        yield from self.extended(partials, matches, expansion, passage, new=(step.stream,), enforced=[pair])
+        """Yield the partial results (not none) with a row of one stream more, in portions (none of them empty)."""
+        (stream,) = step.streams
+        batch, expansion = self.probing(partials, step.via, stream)
+        matches = self.of[stream].windows[step.via].probe(batch)
+        enforced = [self.plan.pair(step.via, stream)]
+        yield from self.extended(partials, matches, expansion, passage, new=step.streams, enforced=enforced)
 
     def probing(self, partials: Partials, via: Side, partner: Side) -> tuple[KeyedBatch, Expansion | None]:
         """Return the rows of ``via`` that look for partners, each once, and which partial results each stands for."""
@@ -194,9 +205,7 @@ class Stages:
         places = self.of[via].rows.places(numbers)
         names = pair.columns(via)
         rows = narrowed(names, [places.column(name) for name in names], numbers)
-        counts = None
-        if pair.plan.time is None:
-            counts = {stream: places.numbers(_counts_of(stream)) for stream in (via, partner)}
+        counts = places.counts(via, partner) if pair.plan.time is None else None
         return KeyedBatch(pair.plan, pair.side(via), rows, arrival_of(via, partner, counts)), expansion
 
     def extended(
@@ -221,6 +230,7 @@ class Stages:
             for other in (*partials.numbers, *new[:position])
             if self.plan.pair(stream, other) not in enforced
         ]
+        passage.probing += len(partials)
         bound = partials.bound.union(new)
         residual = [
             term.predicate
@@ -290,12 +300,11 @@ class Stages:
     def _in_count_window(self, partials: Partials, pair: PairPlan) -> Partials:
         """Check that the earlier row was in its window when the later one arrived."""
         left, right = (self.of[stream].rows.places(partials.numbers[stream]) for stream in (pair.left, pair.right))
-        left_number, lefts_before = left.numbers(_counts_of(pair.left)), right.numbers(_counts_of(pair.left))
-        right_number, rights_before = right.numbers(_counts_of(pair.right)), left.numbers(_counts_of(pair.right))
+        of_left, of_right = left.counts(pair.left, pair.right), right.counts(pair.left, pair.right)
         keep = np.where(
-            left_number < lefts_before,
-            lefts_before - left_number <= self.plan.length(pair.left),
-            rights_before - right_number <= self.plan.length(pair.right),
+            of_left[pair.left] < of_right[pair.left],  # the left row came first
+            of_right[pair.left] - of_left[pair.left] <= self.plan.length(pair.left),
+            of_left[pair.right] - of_right[pair.right] <= self.plan.length(pair.right),
         )
         return partials if keep.all() else partials.picked(keep)
 
@@ -323,14 +332,6 @@ class Stages:
             places = stage.rows.places(partials.numbers[stream])
             columns += [places.column(column.name) for column in stage.rows.schema]
         return pa.Table.from_arrays(columns, schema=self.plan.result_schema)
-
-
-def _counts_of(stream: Side) -> Callable[[Chunk], Int64s]:
-    def counts(chunk: Chunk) -> Int64s:
-        assert chunk.counts is not None
-        return chunk.counts[stream]
-
-    return counts
 
 
 def _keys_of(stream: Side, pair: PairPlan, axis: int) -> Callable[[Chunk], Int64s]:

@@ -3,10 +3,10 @@
 from typing import Final
 
 from watersmeet.cli.bench.experiment import Experiment
-from watersmeet.cli.bench.experiments.spark import growth, small_batches, spark_join, speed, state
+from watersmeet.cli.bench.experiments.spark import growth, small_batches, spark_join, speed, state, three_streams
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (speed, spark_join, growth, small_batches, state)
+MODULES: Final = (speed, spark_join, growth, small_batches, state, three_streams)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

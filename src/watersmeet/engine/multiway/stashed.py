@@ -1,0 +1,176 @@
+"""Stashed-MJ: the matches of two streams are kept for the rows of the others (section III).
+
+The first of two stages holds the two streams and the stash, the second all others. A new row of the two looks for its
+matches in the other's window first; they go into the stash and then, as partial results, on through the second stage. A
+new row of another stream looks into the stash, where it would have passed through two windows.
+
+Which two streams, and whether at all, follows from the work that is expected with and without a stash (partial results
+and candidates per row, weighted by how often rows of each stream enter; see
+:mod:`watersmeet.engine.multiway.probe_order`). A stash that could not hold the matches of both windows is not worth
+filling, for most of its entries would be overwritten and recomputed: such a stash rests until there are fewer matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final, Literal
+
+from watersmeet.engine.multiway.block import Block
+from watersmeet.engine.multiway.circular import Circular, Steps
+from watersmeet.engine.multiway.partial import Partials
+from watersmeet.engine.multiway.stage import Passage, Stages, Step
+from watersmeet.engine.multiway.stash import Stash, StashPlan
+from watersmeet.spec.expression import Side
+
+__all__ = ["Stashed", "Strategy", "strategy_of"]
+
+Strategy = Literal["auto", "circular", "stashed"]
+
+INSERT_WORK: Final = 4.0
+"""What a pair costs in one index of the stash, where a candidate costs one."""
+WORTHWHILE: Final = 0.7
+"""A change has to promise at most this part of the present work."""
+
+
+class Stashed(Circular):
+    """Joins blocks one after the other, with a stash while that is worth its while."""
+
+    def __init__(self, stages: Stages, capacity: int, *, always: bool) -> None:
+        super().__init__(stages)
+        self.capacity = capacity
+        self.stash: Stash | None = None
+        self.hits = 0
+        self.recomputed = 0
+        self.reason = "nothing has been measured yet"
+        self._always = always
+        self._overwritten = 0
+        if always and (plans := self._plans()):
+            self._use(plans[0])
+
+    @property
+    def overwritten(self) -> int:
+        """Pairs that were overwritten."""
+        return self._overwritten + (0 if self.stash is None else self.stash.overwritten)
+
+    # --- join --------------------------------------------------------------------------------------------------------
+
+    def starts(self, block: Block) -> Iterator[tuple[Partials, Steps]]:
+        """Yield the partial results with which a block begins, and the steps that lead from them to results."""
+        if self.stash is None:
+            return super().starts(block)
+        if block.stream in self.stash.streams:
+            return self._stashed_starts(block, self.stash)
+        return self._other_starts(block, self.stash)
+
+    def _stashed_starts(self, block: Block, stash: Stash) -> Iterator[tuple[Partials, Steps]]:
+        """Yield the pairs that a block of the two streams finds, and stash them."""
+        other = stash.streams[1] if block.stream == stash.streams[0] else stash.streams[0]
+        start, step, passage = self.stages.start(block), Step((other,), block.stream), Passage()
+        steps = self.orders.steps(frozenset(stash.streams))
+        for pairs in self.stages.pass_through(start, step, passage):
+            stash.add(pairs, is_first=passage.found == len(pairs))
+            yield pairs, steps
+        self.note(start, step, passage)
+
+    def _other_starts(self, block: Block, stash: Stash) -> Iterator[tuple[Partials, Steps]]:
+        """Yield a block of another stream, to look into the stash, and again for what is no longer there."""
+        start = self.stages.start(block)
+        steps = self.orders.steps(start.bound, stash.plan)
+        yield start, steps
+        border = stash.missing(next(step.via for step in steps if step.streams == stash.streams))
+        if border is not None:
+            self.recomputed += len(block)
+            below = {stream: min(block.limits[stream], n) for stream, n in zip(stash.streams, border, strict=True)}
+            yield self.stages.start(block, {**block.limits, **below}), self.orders.steps(start.bound)
+
+    def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
+        """Take one step, or two at once through the stash."""
+        if self.stash is not None and step.streams == self.stash.streams:
+            return self.stash.pass_through(partials, step, passage)
+        return super().pass_through(partials, step, passage)
+
+    def note(self, partials: Partials, step: Step, passage: Passage) -> None:
+        """Take note of what a step has shown."""
+        super().note(partials, step, passage)
+        if len(step.streams) > 1:
+            self.hits += passage.found
+
+    def renew(self) -> None:
+        """Stash the matches of all rows stored, after some were loaded."""
+        if self.stash is not None:
+            self._use(self.stash.plan)
+
+    def expire(self, before: Mapping[Side, int | None]) -> None:
+        """Drop what no row to come can meet."""
+        super().expire(before)
+        if self.stash is not None:
+            self.stash.expire(before)
+
+    # --- decide ------------------------------------------------------------------------------------------------------
+
+    def decide(self) -> None:
+        """Choose whose matches are stashed, if any."""
+        without = self._work(None)
+        present = without if self.stash is None else self._work(self.stash.plan)
+        fitting = [(self._work(plan), plan) for plan in self._plans() if self._pairs(plan) <= self.capacity]
+        work, best = min(fitting, key=lambda option: option[0], default=(without, None))
+        if best is None:
+            self._rest(f"the matches of no two streams fit into a stash of {self.capacity:,} pairs")
+        elif self._always and self.stash is None:
+            self._use(best)
+        elif not self._always and without <= work:
+            self._rest(f"{without:.3g} rows of work a row without a stash, {work:.3g} with the best one")
+        elif work <= WORTHWHILE * present and (self.stash is None or self.stash.plan != best):
+            self._use(best)
+        if self.stash is not None:
+            self.reason = f"{without:.3g} rows of work a row without a stash, {self._work(self.stash.plan):.3g} with it"
+
+    def _use(self, plan: StashPlan) -> None:
+        self._forget()
+        self.stash = Stash(self.stages, plan, self.capacity)
+
+    def _rest(self, reason: str) -> None:
+        self._forget()
+        self.reason = reason
+
+    def _forget(self) -> None:
+        self._overwritten = self.overwritten
+        self.stash = None
+
+    def _plans(self) -> list[StashPlan]:
+        """Return every two streams that have a condition with each other, and some other with one of them."""
+        plans = []
+        for pair in self.stages.plan.pairs.values():
+            members = {}
+            for via in self.stages.plan.streams:
+                own = [name for name in (pair.left, pair.right) if name in self.stages.plan.neighbours[via]]
+                if own and via not in (pair.left, pair.right):
+                    members[via] = min(own, key=partial(self.orders.fraction, via))
+            if pair.is_edge and members:
+                plans.append(StashPlan((pair.left, pair.right), members))
+        return plans
+
+    def _pairs(self, plan: StashPlan) -> float:
+        """Return how many pairs a stash would hold: what the rows of both windows found when they entered."""
+        first, second = plan.streams
+        return self.orders.live_pairs(first, second) + self.orders.live_pairs(second, first)
+
+    def _work(self, plan: StashPlan | None) -> float:
+        """Return the work that is expected per row that enters."""
+        work = 0.0
+        for stream in self.stages.plan.streams:
+            bound = frozenset((stream,))
+            if plan is None or stream not in plan.streams:
+                work += self.orders.share(stream) * self.orders.work(bound, plan)
+                continue
+            (other,) = (name for name in plan.streams if name != stream)
+            found = self.orders.growth(bound, (other,))
+            each = INSERT_WORK * len(plan.members) + self.orders.work(frozenset(plan.streams))
+            work += self.orders.share(stream) * (1 + self.orders.candidates(Step((other,), stream)) + found * each)
+        return work
+
+
+def strategy_of(stages: Stages, name: Strategy, stash_rows: int) -> Circular:
+    """Return a strategy by its name."""
+    return Circular(stages) if name == "circular" else Stashed(stages, stash_rows, always=name == "stashed")

@@ -1,0 +1,306 @@
+"""One core of a join: a ``StatefulProcessor`` that gets envelopes and hands results to the unpacker.
+
+What joins of two streams and of many have in common: a micro-batch's envelopes are opened and late rows left out, the
+join gives results and adds runs to the manifest, runs that have expired are removed and small ones merged, and one
+record of metrics ends the micro-batch.
+
+Between micro-batches nothing is kept here: the windows are put together from the pieces of the manifest's runs (see
+:mod:`watersmeet.spark.runs`), which costs little where these are at hand.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from watersmeet.balance.loads import GroupCounter
+from watersmeet.engine.intake import Streams
+from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, open_blob, to_blobs
+from watersmeet.spark.hand_over import leave_pairs
+from watersmeet.spark.run_cache import RunCache
+from watersmeet.spark.runs import Found, Runs
+from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
+from watersmeet.spec.errors import LateRowError, SnapshotError, explain_refusal
+from watersmeet.spec.expression import Side
+from watersmeet.window.admission import keep_rows
+from watersmeet.window.arrival import Counts
+
+__all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core"]
+
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Column = TypeVar("Column", Bools, Int32s, Int64s)
+
+OUTPUT: Final = (
+    "blob binary, file string, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
+    "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
+    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, groups string"
+)
+"""Results in files or blobs, and for each core and micro-batch one record of metrics."""
+METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[2:])
+MILLI_SCALE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What a micro-batch brought of one stream."""
+
+    rows: pa.RecordBatch
+    stored: Bools | None
+    """Which rows are stored here; None: all."""
+    counts: Counts | None
+    """In a count window."""
+    probed: Int64s | None
+    """The generations that each row looks into, as bits (None: all)."""
+    group: Int32s | None
+    """The group that each row counts for, where groups are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """The generations of the routing table by which a micro-batch was routed."""
+
+    newest: int
+    oldest: int
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Rows of a micro-batch: that arrived, that were late, that were left out for a null."""
+
+    rows_in: int = 0
+    late_rows: int = 0
+    null_rows: int = 0
+    live: set[Generations] = field(default_factory=set)
+    """As every routing task knew them."""
+
+
+class Core(StatefulProcessor):
+    """Joins the envelopes of one core."""
+
+    runs: Runs[Any]
+    """What the join finds its runs with; made by :meth:`open`."""
+    live: Generations
+    """Those of the present micro-batch."""
+    groups: GroupCounter
+    """Rows and pairs of the present micro-batch by group, where groups are counted."""
+
+    def __init__(self, streams: Streams, fingerprint: str, *, cache_bytes: int, fail_on_late: bool) -> None:
+        self._streams = streams
+        self._fingerprint = fingerprint
+        self._cache_bytes = cache_bytes
+        self._fail_on_late = fail_on_late
+
+    @abstractmethod
+    def open(self, store: RunStore, cache: RunCache | None) -> Runs[Any]:
+        """Return what the join finds its runs with."""
+
+    @abstractmethod
+    def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
+        """Yield the results (never none) of a micro-batch, and add its rows to the manifest's runs."""
+
+    @abstractmethod
+    def merge(self, stream: Side, runs: list[Run]) -> Run:
+        """Put the last runs of a stream together into one of the next level."""
+
+    def expired(self, runs: list[Run], before: int) -> list[Run]:
+        """Return the runs that can go: all of whose rows lie before ``before``."""
+        return [run for run in runs if run.high < before]
+
+    def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
+        """Take note of what is stored from now on: no row that lies before ``before`` can be met any more."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._store = RunStore(handle)
+        self.runs = self.open(self._store, RunCache.of_executor(self._cache_bytes))
+
+    def handleInputRows(  # noqa: N802 -- Spark's name
+        self,
+        key: Any,  # noqa: ANN401
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Join one micro-batch of this core's envelopes."""
+        begin = time.perf_counter()
+        manifest = self._store.load(self._fingerprint, self._streams.schemas)
+        found = Found()
+        self.runs.begin(manifest.runs)
+        watermark = self._watermark(timerValues)
+        arrived, counted, counts = self._arrived(rows, watermark)
+        self.live = _agreed(counts.live, manifest)
+        self.groups = GroupCounter()
+        ready = time.perf_counter()
+        pairs = 0
+        for results in self.join(manifest, arrived, found):
+            pairs += results.num_rows
+            step = max(1, results.num_rows * BYTES_AT_ONCE // max(1, results.nbytes))
+            for first in range(0, results.num_rows, step):
+                yield _results(results.slice(first, step))
+        done = time.perf_counter()
+        before = {
+            stream: self._tidy(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
+            for stream in self._streams.schemas
+        }
+        self.settled(manifest, before)
+        self.runs.check()
+        self._store.save(manifest)
+        runs = [run for some in manifest.runs.values() for run in some]
+        yield _output(
+            pa.nulls(1, pa.binary()),
+            core=int(key[0]),
+            pairs=pairs,
+            window_rows=sum(run.rows for run in runs),
+            state_bytes=sum(run.nbytes for run in runs),
+            runs=len(runs),
+            runs_remembered=found.remembered,
+            runs_mapped=found.mapped,
+            runs_read=found.read,
+            busy_seconds=time.perf_counter() - begin,
+            rows_in=counts.rows_in,
+            late_rows=counts.late_rows,
+            null_rows=counts.null_rows,
+            work_seconds=done - ready,
+            generation=self.live.newest,
+            oldest=min((run.generation for run in runs), default=self.live.newest),
+            groups=self.groups.report(),
+        )
+
+    def close(self) -> None:
+        """Nothing to close: Spark owns the state."""
+
+    @property
+    def _is_timed(self) -> bool:
+        return self._streams.lateness is not None
+
+    def _watermark(self, timers: TimerValues) -> int | None:
+        """Return the query's watermark in units of the timestamps; None while there is none."""
+        if not self._is_timed:
+            return None
+        milliseconds = timers.getCurrentWatermarkInMs()
+        return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
+
+    def _tidy(self, manifest: Manifest, stream: Side, reached: int | None) -> int:
+        """Remove runs that have expired as a whole; merge those that have become many. Return what has expired."""
+        runs = manifest.runs[stream]
+        lowest = min((run.low for run in runs), default=0)
+        before = lowest if reached is None else reached - self._streams.length(stream)
+        for run in self.expired(runs, before):
+            self.runs.remove(run)
+            runs.remove(run)
+        kept = max((run.high for run in runs), default=before) - before  # a window's length and more: lateness
+        while some := mergeable(runs, kept // 2):
+            runs[-len(some) :] = [self.merge(stream, some)]
+        return before
+
+    def _arrived(
+        self, frames: Iterator[pd.DataFrame], watermark: int | None
+    ) -> tuple[dict[Side, Arrived], dict[Side, int], _Counts]:
+        """Open the envelopes; leave out late rows. Also return how many rows the streams of a count window have had."""
+        schemas = self._streams.schemas
+        opened: dict[Side, list[Envelope]] = {stream: [] for stream in schemas}
+        counts = _Counts()
+        counted: dict[Side, int] = {}
+        for frame in frames:
+            for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
+                counts.null_rows += int(row.null_rows)
+                counts.live.add(Generations(int(row.generation), int(row.oldest)))
+                if row.counts is not None:
+                    counted = dict(zip(schemas, map(int, row.counts), strict=True))
+                if row.blob is not None:
+                    opened[row.stream].append(open_blob(row.blob, schemas[row.stream]))
+        arrived = {}
+        for stream, some in opened.items():
+            whole = _together(some, schemas[stream])
+            counts.rows_in += whole.rows.num_rows
+            rows, stored, probed, group = whole.rows, whole.stored, whole.probed, whole.group
+            if watermark is not None and rows.num_rows:
+                in_time = self._streams.times(stream, rows)[0] >= watermark
+                late = rows.num_rows - int(np.count_nonzero(in_time))
+                if late:
+                    counts.late_rows += late
+                    self._refuse_late(stream, late)
+                    rows = keep_rows(rows, in_time)
+                    stored = None if stored is None else stored[in_time]
+                    probed = None if probed is None else probed[in_time]
+                    group = None if group is None else group[in_time]
+            arrived[stream] = Arrived(rows, stored, whole.counts, probed, group)
+        return arrived, counted, counts
+
+    def _refuse_late(self, stream: Side, count: int) -> None:
+        if self._fail_on_late:
+            raise LateRowError(
+                explain_refusal(
+                    f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
+                    "rows at or after the watermark",
+                    'allow more lateness (withWatermark, or lateness of the window), or late="drop"',
+                )
+            )
+
+
+def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
+    """Put the content of several envelopes into one."""
+    if len(envelopes) == 1:
+        return envelopes[0]
+    if not envelopes:
+        return Envelope(pa.RecordBatch.from_pylist([], schema=schema))
+    sizes = [envelope.rows.num_rows for envelope in envelopes]
+    counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
+    return Envelope(
+        pa.concat_batches([envelope.rows for envelope in envelopes]),
+        _filled([envelope.stored for envelope in envelopes], sizes, 1),
+        {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
+        _filled([envelope.probed for envelope in envelopes], sizes, -1),
+        _filled([envelope.group for envelope in envelopes], sizes, 0),
+    )
+
+
+def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
+    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
+    some = next((column for column in columns if column is not None), None)
+    if some is None:
+        return None
+    filled = [
+        np.full(size, default, some.dtype) if column is None else column
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    return cast("Column", np.concatenate(filled))
+
+
+def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
+    """Return the live generations; raise if routing tasks, or stored rows, know others."""
+    known = next(iter(live))
+    stored = {run.generation for runs in manifest.runs.values() for run in runs}
+    if len(live) > 1 or not stored <= set(range(known.oldest, known.newest + 1)):
+        raise SnapshotError(
+            explain_refusal(
+                f"rows were routed by {', '.join(map(str, live))}, and rows are stored by generations {sorted(stored)}",
+                "one routing table for all tasks of a micro-batch, which knows where all stored rows lie",
+                "restart the query with the folder of routing tables as it was",
+            )
+        )
+    return known
+
+
+def _results(results: pa.Table) -> pd.DataFrame:
+    """Return rows of ``OUTPUT`` that bring the unpacker some results."""
+    file = leave_pairs(results)
+    blobs = to_blobs(results) if file is None else pa.nulls(1, pa.binary())
+    return _output(blobs, file)
+
+
+def _output(blobs: pa.BinaryArray, file: str | None = None, **record: float | str) -> pd.DataFrame:
+    """Return rows of ``OUTPUT``: results as blobs or in a file, or one record of metrics."""
+    values = {"core": -1, "groups": None} | record
+    frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file}
+    return pd.DataFrame(frame | {name: values.get(name, 0) for name in METRIC_NAMES})

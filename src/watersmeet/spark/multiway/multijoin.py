@@ -1,0 +1,101 @@
+"""``multijoin``: two to eight DataFrames in, a DataFrame of results out, streaming or batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from pyspark.sql import DataFrame
+
+from watersmeet.engine.multiway.multi_stream_join import check_choice
+from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.engine.multiway.stashed import Strategy
+from watersmeet.engine.stream_join import Late, check_numbers
+from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
+from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
+from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, fingerprint, ids_of, pipeline
+from watersmeet.spark.schema import arrow_schema
+from watersmeet.spark.session import check_session
+from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.streams import check_names, read_predicate
+from watersmeet.spec.window import Window, Windows, windows_of
+from watersmeet.subwindow.choose import Structure
+
+__all__ = ["multijoin"]
+
+
+def multijoin(
+    streams: Mapping[Side, DataFrame],
+    on: Predicate | str,
+    window: Window | Windows,
+    *,
+    strategy: Strategy = "auto",
+    routing: MultiRoutingName = "auto",
+    largest: Side | None = None,
+    structure: Structure = "auto",
+    cores: int | None = None,
+    late: Late = "drop",
+    stash_rows: int = 1 << 20,
+) -> DataFrame:
+    """Join DataFrames over sliding windows; all streaming, or all batch.
+
+    A result has one row of every stream. It exists iff the predicate holds and every row is still in its stream's
+    window when the latest of them arrives. No intermediate result is ever stored.
+
+    Parameters
+    ----------
+    streams
+        Two to eight DataFrames by name. One without a watermark gets one on its timestamp, with the window's lateness.
+    on
+        Spark SQL text over the streams' names, or a predicate such as ``equal("a.k", "b.k") & band("b.x", "c.x", 5)``.
+        Its conditions have to connect all streams.
+    window
+        ``time_window(…)`` or ``count_window(…)``: one for all streams, or by stream.
+    strategy
+        ``"circular"``, ``"stashed"`` or ``"auto"``, as for ``MultiStreamJoin``.
+    routing
+        How rows are spread: ``"hash"`` by a key that equalities make the same in all streams; ``"bucket"`` by values
+        that bands keep close to each other in all streams; ``"replicate"``, one stream's rows are spread and those of
+        all others go everywhere; or ``"auto"``: the first that applies.
+    largest
+        The stream that is not replicated, if others have to be: name the one with the most rows. The first by default.
+    structure
+        How windows are indexed, as for ``StreamJoin``.
+    cores
+        Independent parts of the join; the session's shuffle partitions when not given.
+    late
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+    stash_rows
+        How many matches of two streams a core may keep for rows of the others.
+
+    Returns
+    -------
+    DataFrame
+        ``NAME_column`` for every column of every stream, streams in the order given.
+    """
+    check_options(late, cores)
+    check_choice("strategy", strategy, get_args(Strategy))
+    check_numbers(stash_rows=stash_rows)
+    names = check_names(streams)
+    spark = check_frames(streams)
+    check_session(spark)
+    schemas = {stream: arrow_schema(frame.schema) for stream, frame in streams.items()}
+    plan = plan_streams(schemas, read_predicate(on, names), windows_of(window, names), structure)
+    ids = ids_of(spark, cores)
+    spread = choose_multi_routing(routing, plan, len(ids), largest)
+    processor = MultiJoinProcessor(
+        plan,
+        StrategyOptions(strategy, stash_rows),
+        fingerprint(plan.predicate, plan.window, plan.schemas, spread, ids),
+        cache_bytes=cache_bytes(spark),
+        fail_on_late=late == "error",
+    )
+    return pipeline(
+        streams,
+        streams=plan,
+        window=plan.window,
+        routes=MultiRoutes(spread, plan),
+        core_ids=ids,
+        processor=processor,
+        result=plan.result_schema,
+    )

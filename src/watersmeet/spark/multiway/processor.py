@@ -1,0 +1,112 @@
+"""One core of a join of many streams.
+
+Inside a micro-batch the streams' rows enter one after the other and are stored at once; each block takes from the other
+streams only what entered before it, so every result is found once (see :mod:`watersmeet.engine.multiway.stage`).
+
+A worker remembers the stages of the cores it had last, with what the strategy knows: match rates, and the stash. They
+are used again if they are made of just the pieces that the manifest lists; otherwise stages are put together from
+these, and the stash begins anew: what it lacks is recomputed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+import pyarrow as pa
+
+from watersmeet.engine.multiway.circular import Circular
+from watersmeet.engine.multiway.plan import MultiPlan
+from watersmeet.engine.multiway.stashed import Strategy, strategy_of
+from watersmeet.spark.core import Arrived, Core
+from watersmeet.spark.multiway.pieces import Pieces
+from watersmeet.spark.run_cache import RunCache
+from watersmeet.spark.runs import Found
+from watersmeet.spark.state import Manifest, Run, RunStore
+from watersmeet.spec.expression import Side
+
+__all__ = ["MultiJoinProcessor", "StrategyOptions"]
+
+MOST_REMEMBERED: Final = 8
+"""Cores whose stages a worker remembers; their rows and indexes are the pieces that it remembers anyway."""
+
+Runs = tuple[str, ...]
+
+_remembered: OrderedDict[Runs, Circular] = OrderedDict()
+"""Strategies with their stages, by the names of the runs that these are made of, the last used at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyOptions:
+    """What a strategy is made with."""
+
+    name: Strategy
+    stash_rows: int
+
+
+class MultiJoinProcessor(Core):
+    """Joins the envelopes of one core."""
+
+    def __init__(
+        self, plan: MultiPlan, options: StrategyOptions, fingerprint: str, *, cache_bytes: int, fail_on_late: bool
+    ) -> None:
+        super().__init__(plan, fingerprint, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        self._plan = plan
+        self._options = options
+        self._merged: set[Side] = set()
+
+    def open(self, store: RunStore, cache: RunCache | None) -> Pieces:
+        """Return what finds the pieces of runs."""
+        self._pieces = Pieces(self._plan, store, cache)
+        return self._pieces
+
+    def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
+        """Yield the results of a micro-batch."""
+        strategy = self._strategy = self._recalled(manifest, found)
+        stages = strategy.stages
+        for stream, new in arrived.items():
+            if new.rows.num_rows == 0:
+                continue
+            block = stages.block(stream, new.rows, new.counts)
+            manifest.runs[stream].append(self._pieces.add(block, stages))
+            for partials in strategy.join(block):
+                yield stages.gather(partials)
+            strategy.count(block)
+
+    def merge(self, stream: Side, runs: list[Run]) -> Run:
+        """Put the last runs of a stream together."""
+        self._merged.add(stream)
+        return self._pieces.merge(stream, runs, self._strategy.stages)
+
+    def expired(self, runs: list[Run], before: int) -> list[Run]:
+        """Return the oldest runs whose rows have all expired: the numbers of those kept have no gap."""
+        return list(takewhile(lambda run: run.high < before, runs))
+
+    def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
+        """Bring the stages to what the manifest lists, and remember them."""
+        self._strategy.expire(before)
+        for stream in self._merged:
+            pieces = [self._pieces.find(stream, run, Found()) for run in manifest.runs[stream]]
+            self._strategy.stages.of[stream].replace(pieces)
+        self._merged.clear()
+        _remembered[_names(manifest)] = self._strategy
+        while len(_remembered) > MOST_REMEMBERED:
+            _remembered.popitem(last=False)
+
+    def _recalled(self, manifest: Manifest, found: Found) -> Circular:
+        """Return the strategy that joined the last micro-batch, if its stages still hold, or a new one."""
+        known = _remembered.pop(_names(manifest), None)
+        stages = self._pieces.stages(manifest.runs, found)
+        if known is not None and all(
+            list(map(id, stage.rows.chunks)) == list(map(id, known.stages.of[stream].rows.chunks))
+            for stream, stage in stages.of.items()
+        ):
+            return known
+        return strategy_of(stages, self._options.name, self._options.stash_rows)
+
+
+def _names(manifest: Manifest) -> Runs:
+    return manifest.join, *(run.name for runs in manifest.runs.values() for run in runs)

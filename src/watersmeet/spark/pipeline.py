@@ -1,0 +1,158 @@
+"""The plan of every join on Spark: DataFrames in, a DataFrame of results out, streaming or batch.
+
+Each stream is packed into envelopes by ``mapInArrow``, the envelopes are shuffled by core, joined by
+``transformWithStateInPandas``, and the results, which leave in files or as blobs, unpacked by ``mapInArrow``. See
+``ARCHITECTURE.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from watersmeet.engine.intake import Streams
+from watersmeet.spark.balancing import METRICS
+from watersmeet.spark.core import METRIC_NAMES, OUTPUT
+from watersmeet.spark.cores import core_ids
+from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
+from watersmeet.spark.schema import result_schema
+from watersmeet.spark.sequencer import Sequencer
+from watersmeet.spec.durations import format_duration
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import Side
+from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
+
+__all__ = ["METRICS", "cache_bytes", "check_frames", "check_options", "fingerprint", "ids_of", "pipeline"]
+
+WATERMARK: Final = "spark.watermarkDelayMs"
+CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
+"""Setting of a session: how much each executor may keep of decoded runs on its disk."""
+DEFAULT_CACHE_BYTES: Final = 8 << 30
+
+
+def pipeline(
+    frames: Mapping[Side, DataFrame],
+    *,
+    streams: Streams,
+    window: Window | Windows,
+    routes: Routes,
+    core_ids: tuple[int, ...],
+    processor: StatefulProcessor,
+    result: pa.Schema,
+    name: str = "",
+) -> DataFrame:
+    """Return the results that ``processor`` makes of the streams' envelopes; its rows are those of ``OUTPUT``.
+
+    The metrics show ``name``, so that whoever hears of them knows the join they are of.
+    """
+    timed = {stream: _watermarked(frame, stream, window) for stream, frame in frames.items()}
+    if isinstance(window, CountWindow | CountWindows):
+        routed = _sequenced(timed, streams, routes, core_ids)
+    else:
+        routed = _united(
+            frame.mapInArrow(packer(streams, stream, routes, core_ids), ENVELOPE) for stream, frame in timed.items()
+        )
+    is_streaming = next(iter(frames.values())).isStreaming
+    joined = routed.groupBy("core").transformWithStateInPandas(
+        processor,
+        outputStructType=OUTPUT,
+        outputMode="Append",
+        timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
+    )
+    columns = result_schema([frame.schema for frame in frames.values()], result.names)
+    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(result), columns)
+
+
+def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> DataFrame:
+    """Give a stream of a time window a watermark, unless the user has."""
+    if not frame.isStreaming or isinstance(window, CountWindow | CountWindows):
+        return frame
+    if any(WATERMARK in (field.metadata or {}) for field in frame.schema.fields):
+        return frame
+    columns = {"left": window.left_ts, "right": window.right_ts} if isinstance(window, TimeWindow) else window.ts
+    return frame.withWatermark(columns[stream], format_duration(window.lateness))
+
+
+def _sequenced(
+    frames: Mapping[Side, DataFrame], streams: Streams, routes: Routes, core_ids: tuple[int, ...]
+) -> DataFrame:
+    """Return envelopes of rows that have been numbered, for a count window."""
+    arranged = _united(
+        frame.mapInArrow(arranger(streams, stream, core_ids[0]), ENVELOPE) for stream, frame in frames.items()
+    )
+    return arranged.groupBy("core").transformWithStateInPandas(
+        Sequencer(streams, routes, core_ids), outputStructType=ENVELOPE, outputMode="Append", timeMode="None"
+    )
+
+
+def _united(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _observed(joined: DataFrame, name: str) -> DataFrame:
+    """Let the query's progress show totals, and what each core did."""
+    is_record = F.col("core") >= 0
+    totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
+    return joined.observe(
+        METRICS,
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
+        F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
+        F.max(F.lit(name)).alias("join"),
+    )
+
+
+# --- what joins check and ask of a session --------------------------------------------------------------------------
+
+
+def check_options(late: str, cores: int | None) -> None:
+    """Raise unless the options that all joins have can be used."""
+    if late not in ("drop", "error"):
+        raise SpecificationError(explain_refusal(f"late={late!r}", "'drop', 'error'", "leave late out"))
+    if cores is not None and (isinstance(cores, bool) or cores < 1):
+        raise SpecificationError(explain_refusal(f"cores={cores!r}", "a whole number of at least 1", "leave cores out"))
+
+
+def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
+    """Return the session of DataFrames that are all streaming, or all batch."""
+    modes = {stream: "streaming" if frame.isStreaming else "batch" for stream, frame in frames.items()}
+    if len(set(modes.values())) > 1:
+        raise SpecificationError(
+            explain_refusal(
+                ", ".join(f"{stream} is {mode}" for stream, mode in modes.items()),
+                "streaming DataFrames or batch DataFrames alone",
+                "read all with readStream, or all with read",
+            )
+        )
+    return next(iter(frames.values())).sparkSession
+
+
+def ids_of(spark: SparkSession, cores: int | None) -> tuple[int, ...]:
+    """Return the ids of so many cores, spread over the session's shuffle partitions; as many as these by default."""
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return core_ids(cores or partitions, partitions)
+
+
+def cache_bytes(spark: SparkSession) -> int:
+    """Return how much of decoded runs an executor may keep."""
+    given = spark.conf.get(CACHE_BYTES, None) or str(DEFAULT_CACHE_BYTES)
+    if not given.isdecimal():
+        raise SpecificationError(
+            explain_refusal(f"{CACHE_BYTES} is {given!r}", "a number of bytes", f'write "{DEFAULT_CACHE_BYTES}"')
+        )
+    return int(given)
+
+
+def fingerprint(
+    predicate: object, window: object, schemas: Mapping[Side, pa.Schema], routing: object, core_ids: tuple[int, ...]
+) -> str:
+    """Return what a checkpoint is bound to; the structure may change from one start to the next."""
+    columns = {stream: [(field.name, str(field.type)) for field in schema] for stream, schema in schemas.items()}
+    text = repr((str(predicate), window, columns, routing, core_ids))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,217 @@
+"""Runs as what can be probed: remembered by this worker, mapped from the node's cache, or read from the state.
+
+What is made of a run, its *piece*, is made once, when its rows arrive, and left in the cache with its sorted keys (see
+:mod:`watersmeet.spark.run_cache`), so a worker that has never seen it pays for copying its keys, not for sorting. Only
+a run that is in neither place is read from the state store and sorted again.
+
+A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's unique name;
+nothing is ever changed.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.spark.envelope import COUNT, to_blob
+from watersmeet.spark.narrow import narrow, widen
+from watersmeet.spark.run_cache import MappedRun, RunCache
+from watersmeet.spark.state import Origin, Run, RunStore
+from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.expression import Side
+from watersmeet.subwindow.choose import Choice, IndexOrder
+from watersmeet.subwindow.contract import Entries
+from watersmeet.window.payload import Extent
+
+__all__ = ["Content", "Found", "Index", "Runs"]
+
+Int64s = npt.NDArray[np.int64]
+Piece = TypeVar("Piece")
+
+REMEMBERED_BYTES: Final = 2 << 30
+CHOICES: Final = b"watersmeet choices"
+KEY: Final = "\0key "
+ROW: Final = "\0row "
+GROUP: Final = "\0group "
+
+
+@dataclass(slots=True)
+class Found:
+    """Where runs were found, in numbers."""
+
+    remembered: int = 0
+    mapped: int = 0
+    read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A run's rows in an order: sorted keys, and the rows they belong to."""
+
+    choice: Choice
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is kept of a run: its rows, numbers of a count window by name, and in the cache the indexes by name."""
+
+    rows: pa.RecordBatch
+    numbers: Mapping[str, Int64s]
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    piece: Any
+    mapped: MappedRun | None
+    """The file it lies in; None for one in this worker's own memory."""
+    nbytes: int
+
+
+_remembered: OrderedDict[str, _Remembered] = OrderedDict()
+"""Pieces by the names of their runs, the last used at the end. The worker's own: nothing outside refers to it."""
+
+
+class Runs(ABC, Generic[Piece]):
+    """Finds, makes and forgets the pieces of one core's runs."""
+
+    def __init__(self, store: RunStore, cache: RunCache | None) -> None:
+        self._store = store
+        self._cache = cache
+        self._used: list[MappedRun] = []
+
+    @abstractmethod
+    def schema(self, stream: Side) -> pa.Schema:
+        """Return the schema of a stream's rows."""
+
+    @abstractmethod
+    def made(self, stream: Side, run: Run, content: Content) -> Piece:
+        """Return the piece of a run; without indexes in its content its rows have to be sorted."""
+
+    @abstractmethod
+    def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
+        """Return the bytes of memory that a piece takes; rows that are mapped take none."""
+
+    def begin(self, runs: Mapping[Side, Iterable[Run]]) -> None:
+        """Begin a micro-batch: forget runs that other workers have removed, those whose files are gone."""
+        self._used = []
+        if self._cache is not None:
+            live = {run.name for some in runs.values() for run in some}
+            for name in [name for name in _remembered if name not in live and not self._cache.has(name)]:
+                del _remembered[name]
+
+    def find(self, stream: Side, run: Run, found: Found) -> Piece:
+        """Return the piece of a run from where it is at hand."""
+        known = _remembered.get(run.name)
+        if known is not None and (known.mapped is None or known.mapped.is_intact):
+            _remembered.move_to_end(run.name)
+            found.remembered += 1
+            if known.mapped is not None:
+                self._used.append(known.mapped)
+            piece: Piece = known.piece
+            return piece
+        mapped = None if self._cache is None else self._cache.get(run.name)
+        if mapped is not None:
+            found.mapped += 1
+            self._used.append(mapped)
+            content = _from_cache(mapped.content, self.schema(stream))
+        else:
+            found.read += 1
+            content = _from_state(self._store.read(run), self.schema(stream))
+        piece = self.made(stream, run, content)
+        self._remember(run.name, piece, mapped)
+        return piece
+
+    def keep(self, content: Content, piece: Piece, place: Extent, made: Origin) -> Run:
+        """Store what a piece was made of as a run; keep the piece for this worker and the cache for others."""
+        run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made)
+        self._remember(run.name, piece, None)
+        if self._cache is not None:
+            self._cache.put(run.name, _to_cache(content))
+        return run
+
+    def remove(self, run: Run) -> None:
+        """Forget a run everywhere."""
+        self._store.remove(run)
+        _remembered.pop(run.name, None)
+        if self._cache is not None:
+            self._cache.drop(run.name)
+
+    def check(self) -> None:
+        """Raise if a file that was read for this micro-batch has been changed meanwhile: its pairs may be wrong."""
+        if not all(mapped.is_intact for mapped in self._used):
+            raise SnapshotError(
+                explain_refusal(
+                    "a file of the cache of runs was changed while it was read",
+                    "files that only the join itself writes and removes",
+                    "restart the query: it goes on from its checkpoint, without the damaged file",
+                )
+            )
+
+    def _remember(self, name: str, piece: Piece, mapped: MappedRun | None) -> None:
+        _remembered[name] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=mapped is not None))
+        while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
+            _remembered.popitem(last=False)
+
+
+def _to_state(content: Content) -> pa.Buffer:
+    """Return a run for the state store: an Arrow IPC stream, the numbers as hidden last columns."""
+    return to_blob(narrow(_with_numbers(content)))
+
+
+def _from_state(blob: bytes, schema: pa.Schema) -> Content:
+    rows = pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch()
+    hidden = rows.schema.names[len(schema) :]
+    whole = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in hidden)])
+    return _content(widen(rows, whole), schema)
+
+
+def _to_cache(content: Content) -> pa.Buffer:
+    """Return a run for the cache: nothing is narrowed, sorted keys are hidden columns too, their order is metadata."""
+    choices = {name: asdict(index.choice) for name, index in content.indexes.items()}
+    rows = _with_numbers(content).replace_schema_metadata({CHOICES: json.dumps(choices)})
+    for name, index in content.indexes.items():
+        entries = index.entries
+        for prefix, values in ((KEY, entries.key), (ROW, entries.row), (GROUP, entries.group)):
+            if values is not None:
+                rows = rows.append_column(prefix + name, pa.array(values))
+    return to_blob(rows)
+
+
+def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content:
+    """Return what :func:`_to_cache` was given, without copying it."""
+    rows = pa.ipc.open_stream(blob).read_next_batch()
+    return _content(rows, schema, json.loads(rows.schema.metadata[CHOICES]))
+
+
+def _with_numbers(content: Content) -> pa.RecordBatch:
+    rows = content.rows
+    for name, numbers in content.numbers.items():
+        rows = rows.append_column(COUNT + name, pa.array(numbers))
+    return rows
+
+
+def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any] | None = None) -> Content:
+    """Take a batch with hidden columns behind those of ``schema`` apart."""
+    hidden = {name: rows.column(name).to_numpy() for name in rows.schema.names[len(schema) :]}
+    own = pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema)
+    numbers = {name.removeprefix(COUNT): values for name, values in hidden.items() if name.startswith(COUNT)}
+    indexes = {
+        name: Index(_choice(saved), Entries(hidden[KEY + name], hidden[ROW + name], hidden.get(GROUP + name)))
+        for name, saved in (choices or {}).items()
+    }
+    return Content(own, numbers, indexes)
+
+
+def _choice(saved: Mapping[str, Any]) -> Choice:
+    order = IndexOrder(tuple(saved["order"]["group"]), saved["order"]["key"])
+    return Choice(saved["structure"], order, saved["reason"])
