@@ -9,7 +9,8 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all check lint types imports bench bench-engine bench-multiway bench-spark format clean
+.PHONY: help demo test test-long test-all check lint types imports
+.PHONY: bench bench-engine bench-multiway bench-cluster bench-spark format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,9 @@ bench: $(READY) ## Measure the kernels
 
 bench-engine: $(READY) ## Measure the topologies on all cores
 	@$(BIN)/watersmeet bench engine
+
+bench-cluster: $(READY) ## Measure balance on many machines, in a model
+	@$(BIN)/watersmeet bench cluster
 
 bench-multiway: $(READY) ## Measure joins of many streams
 	@$(BIN)/watersmeet bench multiway

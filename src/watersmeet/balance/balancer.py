@@ -29,19 +29,18 @@ import numpy.typing as npt
 from watersmeet.balance.generation import BUCKET_WIDTHS, MOST_LIVE, Generation, RoutingTable
 from watersmeet.balance.loads import Observation, Work, measure_work
 
-__all__ = ["Decision", "Plan", "Settings", "classify", "decide"]
+__all__ = ["Decision", "Plan", "Settings", "decide", "forget"]
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 Kind = Literal["cut", "mend", "move", "grow", "shrink", "narrow", "widen", "forget", "wait"]
-Role = Literal["supplier", "consumer", "neutral"]
 
 LEAD: Final = 3
 """Micro-batches between deciding and taking effect: every task must have seen the file by then."""
-PART: Final = 0.5
+PART: Final = 0.25
 """How much of a core's fair share a part of a cut group may be: less than all of it, so that parts can be moved too."""
-LARGEST_PART: Final = 0.75
-SMALLEST_PART: Final = 0.25
+LARGEST_PART: Final = 0.4
+SMALLEST_PART: Final = 0.1
 """How far parts may grow or shrink before their group is cut anew."""
 TURNS: Final = 2
 """How often a core may be a supplier within one epoch."""
@@ -89,14 +88,6 @@ class Plan:
     decisions: tuple[Decision, ...]
 
 
-def classify(occupancy: Floats, tolerance: float) -> list[Role]:
-    """Return the role of each active core."""
-    mean = occupancy.mean()
-    return [
-        "supplier" if own > mean * (1 + tolerance) else "consumer" if own < mean else "neutral" for own in occupancy
-    ]
-
-
 def decide(table: RoutingTable, observation: Observation, cores: int, settings: Settings) -> Plan:
     """Return the generation to follow ``table.newest`` on at most ``cores`` cores, with the reasons for it."""
     newest = table.newest
@@ -107,7 +98,7 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
         return Plan(None, (Decision("wait", reason),))
     work = measure_work(observation, newest, cores)
     if not work.of_parts(newest.parts).any():
-        return _forgetting(table, observation)
+        return Plan(None, ())
     draft = _Draft(newest, work, observation.seconds, settings)
     if settings.has_buckets:
         draft.choose_width(sum(len(core.heaviest) + core.rest.group for core in observation.cores))
@@ -117,7 +108,7 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
         draft.cut_groups()
     draft.move_groups()
     if not draft.decisions:
-        return _forgetting(table, observation)
+        return Plan(None, ())
     generation = replace(
         newest,
         number=newest.number + 1,
@@ -130,17 +121,17 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
     return Plan(generation, tuple(draft.decisions))
 
 
-def _forgetting(table: RoutingTable, observation: Observation) -> Plan:
-    """Return a generation that only stops looking where no rows are left, once all rows are where they belong."""
+def forget(table: RoutingTable, micro_batch: int, oldest: int) -> Plan:
+    """Stop looking where no rows are left: once all rows are where they belong, at any micro-batch.
+
+    ``oldest`` is the oldest generation that any core had rows of after ``micro_batch``.
+    """
     newest = table.newest
     others = [old for old in table.generations if (old.owners, old.width) != (newest.owners, newest.width)]
-    if not others or others[-1].number >= observation.oldest:
+    if micro_batch < newest.first or not others or others[-1].number >= oldest:
         return Plan(None, ())
-    generation = replace(
-        newest, number=newest.number + 1, first=observation.micro_batch + LEAD, oldest=observation.oldest
-    )
-    reason = f"no rows are left of the generations before {observation.oldest}"
-    return Plan(generation, (Decision("forget", reason),))
+    generation = replace(newest, number=newest.number + 1, first=micro_batch + LEAD, oldest=oldest)
+    return Plan(generation, (Decision("forget", f"no rows are left of the generations before {oldest}"),))
 
 
 class _Draft:
@@ -205,15 +196,17 @@ class _Draft:
         """Cut groups that are more than a core's fair share; mend those that need no cut any longer."""
         parts = np.fromiter(map(len, self.owners), np.int64)
         whole = self._work.of_parts(np.ones_like(parts))
-        fair = float(whole.sum()) / len(self.active)
-        wanted = np.clip(np.ceil(whole / (PART * fair)), 1, len(self.active)).astype(np.int64)
-        too_large = whole > np.where(parts == 1, 1.0, LARGEST_PART * parts) * fair
-        too_small = whole <= SMALLEST_PART * parts * fair
-        changed = np.flatnonzero((too_large & (wanted > parts)) | (too_small & (wanted < parts)))
+        shares = whole * len(self.active) / whole.sum()
+        # Small parts are easy to move, as long as there are cores without one to move them to.
+        most = np.clip(shares / LARGEST_PART, len(self.active) // 2, len(self.active))
+        wanted = np.minimum(np.ceil(np.clip(shares / PART, 1, most)), self._work.most_parts()).astype(np.int64)
+        too_large = np.where(parts == 1, shares > 1, shares > LARGEST_PART * parts) & (4 * wanted > 5 * parts)
+        too_small = (shares <= SMALLEST_PART * parts) & (wanted < parts)
+        changed = np.flatnonzero(too_large | too_small)
         for group in changed[np.argsort(-whole[changed], kind="stable")].tolist():
             before, after = int(parts[group]), int(wanted[group])
             self._recut(group, after)
-            share = f"group {group} is {whole[group] / fair:.2f} times a core's fair share"
+            share = f"group {group} is {shares[group]:.2f} times a core's fair share"
             self._decide("cut" if after > before else "mend", f"{share}: {after} part(s) instead of {before}")
 
     def _recut(self, group: int, parts: int) -> None:
@@ -260,7 +253,7 @@ class _Draft:
             if self._loads[supplier] <= mean + little or yielded == self._settings.moves:
                 break
             if supplier in self.owners[group]:
-                most = mean + 2 * little if modest else float(self._loads[supplier]) - 4 * little
+                most = mean + 2 * little if modest else float(self._loads[supplier]) - 2 * little
                 owners = self._better_owners(group, supplier, most, may_cut=self._settings.cut and not modest)
                 if owners is not None:
                     self._own(group, owners)
@@ -269,14 +262,20 @@ class _Draft:
 
     def _better_owners(self, group: int, supplier: int, most: float, *, may_cut: bool) -> tuple[int, ...] | None:
         """Return owners that relieve a supplier of a group, or of half of it, and load nobody beyond ``most``."""
-        owners = self.owners[group]
+        owners, loads, speed = self.owners[group], self._loads, self._work.speed
+        others = tuple(core for core in owners if core != supplier)
         possible = np.array([core for core in self.active if core not in owners], np.int64)
-        if len(possible):
-            others = tuple(core for core in owners if core != supplier)
-            for parts, kept in ((len(owners), others), (len(owners) + 1, owners)):
-                after = self._loads[possible] + self._work.of_part(group, parts) * self._work.speed[possible]
-                if after.min() <= most and (kept is others or may_cut):
-                    return *kept, int(possible[after.argmin()])
+        choices = [(others, len(owners)), (owners, len(owners) + 1)] if may_cut else [(others, len(owners))]
+        for kept, parts in choices:
+            after = loads[possible] + self._work.of_part(group, parts) * speed[possible]
+            if after.min(initial=np.inf) <= most:
+                return *kept, int(possible[after.argmin()])
+        if others and speed[supplier] > 1:  # none has room, but together they may hardly feel what is too much here
+            more = (self._work.of_part(group, len(others)) - self._work.of_part(group, len(owners))) * speed[
+                list(others)
+            ]
+            if more.max() <= self._settings.tolerance * loads[self.active].mean():
+                return others
         return None
 
     def _own(self, group: int, owners: tuple[int, ...]) -> None:

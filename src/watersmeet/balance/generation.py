@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -72,6 +72,11 @@ class Generation:
     def cores(self) -> Int64s:
         """The cores of all groups, one group after the other."""
         return np.fromiter((core for some in self.owners for core in some), np.int64)
+
+    @cached_property
+    def first_owner(self) -> npt.NDArray[np.uint16]:
+        """The first core of each group, in a small type: it is looked up for every row."""
+        return self.cores[self.offsets].astype(np.uint16)
 
     @cached_property
     def is_cut(self) -> bool:
@@ -136,6 +141,7 @@ def groups_for(cores: int) -> int:
     return max(FEWEST_GROUPS, GROUPS_PER_CORE * cores)
 
 
+@cache
 def first_generation(cores: int, groups: int | None = None) -> Generation:
     """Return generation 0: groups go to all cores in turn."""
     owners = tuple((group % cores,) for group in range(groups or groups_for(cores)))

@@ -13,8 +13,9 @@ A group's rows are counted where they are stored, by its owners, so a row that a
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,9 @@ __all__ = [
     "FADING",
     "HEAVIEST",
     "CoreLoad",
+    "GroupCounter",
     "GroupLoad",
+    "LoadMeter",
     "Observation",
     "UnitCosts",
     "Work",
@@ -40,8 +43,10 @@ FADING: Final = 0.7
 """What a micro-batch counts against the next one: when load has just changed, the last ones show what is to come."""
 SLOWEST: Final = 8.0
 """Speeds beyond this factor are taken for noise."""
+MANY_CORES: Final = 8
+PAIR_OF_ROW: Final = 0.2
 UNLIKE: Final = 0.3
-"""A core whose speed is off by more than this is left out when costs are fitted."""
+"""A core whose speed is off by more than this is slow or fast, and left out when costs are fitted; less is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,34 @@ class GroupLoad:
     left: float
     right: float
     pairs: float
+
+
+class GroupCounter:
+    """Counts, on one core, the rows and pairs of every group, and reports the heaviest."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((3, 0), np.int64)
+
+    def add(self, what: Literal["left", "right", "pairs"], group: npt.NDArray[np.int32]) -> None:
+        """Count one row stored, or one pair found, for every group given."""
+        more = np.bincount(group)
+        short = len(more) - self._counts.shape[1]
+        if short > 0:
+            self._counts = np.pad(self._counts, ((0, 0), (0, short)))
+        self._counts[("left", "right", "pairs").index(what), : len(more)] += more
+
+    def report(self) -> str:
+        """Return the heaviest groups, then the rest: how many groups, left rows, right rows, pairs."""
+        order = np.argsort(-self._counts.sum(0), kind="stable")
+        order = order[: np.count_nonzero(self._counts.any(0))]
+        heaviest, rest = order[:HEAVIEST], order[HEAVIEST:]
+        lines = [[int(group), *self._counts[:, group].tolist()] for group in heaviest]
+        return json.dumps([*lines, [len(rest), *self._counts[:, rest].sum(1).tolist()]], separators=(",", ":"))
+
+    @staticmethod
+    def parse(report: str) -> list[GroupLoad]:
+        """Return what :meth:`report` told: the heaviest groups, and last the rest."""
+        return [GroupLoad(*line) for line in json.loads(report)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +116,58 @@ class Observation:
     cores: tuple[CoreLoad, ...]
 
 
+class LoadMeter:
+    """Puts the loads of micro-batches together; the last ones count most."""
+
+    def __init__(self) -> None:
+        self._micro_batch = -1
+        self._seconds = 0.0
+        self._cores: dict[int, CoreLoad] = {}
+
+    def add(self, micro_batch: int, seconds: float, loads: list[CoreLoad]) -> None:
+        """Add what cores did in a micro-batch."""
+        self._micro_batch = micro_batch
+        self._seconds = FADING * self._seconds + seconds
+        self._cores = {load.core: _faded(self._cores.get(load.core), load) for load in loads}
+
+    def observation(self, oldest: int) -> Observation:
+        """Return all that was added; ``oldest`` is the oldest generation that any core has rows of."""
+        return Observation(self._micro_batch, self._seconds, oldest, tuple(self._cores.values()))
+
+
+def _faded(before: CoreLoad | None, load: CoreLoad) -> CoreLoad:
+    """Return a core's load, with what is left of its load before; of the groups, only those that are heavy now."""
+    if before is None:
+        return load
+    old = {group.group: group for group in before.heaviest}
+    return CoreLoad(
+        load.core,
+        FADING * before.rows + load.rows,
+        FADING * before.pairs + load.pairs,
+        FADING * before.busy + load.busy,
+        load.state_bytes,
+        tuple(_sum(old.pop(group.group, None), group) for group in load.heaviest),
+        _sum(before.rest, load.rest, *old.values()),
+    )
+
+
+def _sum(before: GroupLoad | None, now: GroupLoad, *others: GroupLoad) -> GroupLoad:
+    faded = [group for group in (before, *others) if group is not None]
+    return GroupLoad(
+        now.group,
+        now.left + FADING * sum(group.left for group in faded),
+        now.right + FADING * sum(group.right for group in faded),
+        now.pairs + FADING * sum(group.pairs for group in faded),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """Seconds per row and per pair."""
+    """Seconds per row and per pair, and those that a core needs whatever it gets."""
 
     row: float
     pair: float
+    fixed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -112,25 +191,38 @@ class Work:
         rows = self.left[group] / parts + self.right[group]
         return float(self.costs.row * rows + self.costs.pair * self.pairs[group] / parts)
 
+    def most_parts(self) -> Floats:
+        """Return into how many parts cutting each group is of use: until what all parts have to do is most of it."""
+        shared = self.costs.row * self.left + self.costs.pair * self.pairs
+        repeated = self.costs.row * self.right
+        ratio = np.divide(shared, repeated, out=np.full(len(shared), np.inf), where=repeated > 0)
+        return np.asarray(1 + np.floor(ratio), float)
+
     def of_cores(self, generation: Generation) -> Floats:
         """Return how long (seconds) each core would be busy with the groups that a generation gives it."""
         work = np.repeat(self.of_parts(generation.parts), generation.parts)
-        return np.asarray(np.bincount(generation.cores, work, len(self.speed)) * self.speed, float)
+        own = np.bincount(generation.cores, work, len(self.speed))
+        return np.asarray((self.costs.fixed + own) * self.speed, float)
 
 
 def fit_costs(cores: tuple[CoreLoad, ...]) -> UnitCosts:
-    """Return the seconds per row and per pair that explain the cores' times best (least squares, none negative)."""
+    """Return the costs that explain the cores' times best (least squares, none negative).
+
+    Few cores cannot tell what rows cost from what pairs cost: then a pair is taken to cost ``PAIR_OF_ROW`` of a row.
+    """
     rows, pairs, busy = (np.array([getattr(core, name) for core in cores], float) for name in ("rows", "pairs", "busy"))
     if rows.sum() == 0:
         return UnitCosts(0.0, 0.0)
-    if np.linalg.matrix_rank(np.stack([rows, pairs])) > 1:
-        (row, pair), *_ = np.linalg.lstsq(np.stack([rows, pairs], 1), busy)
-        if row > 0 and pair > 0:
-            return UnitCosts(float(row), float(pair))
-        alone = (rows, pairs) if pair <= 0 else (pairs, rows)
-        cost = float(alone[0] @ busy / (alone[0] @ alone[0]))
-        return UnitCosts(cost, 0.0) if pair <= 0 else UnitCosts(0.0, cost)
-    return UnitCosts(float(busy.sum() / rows.sum()), 0.0)
+    if len(cores) >= MANY_CORES:
+        for terms in ((rows, pairs, np.ones_like(rows)), (rows, pairs)):
+            (*found,) = np.linalg.lstsq(np.stack(terms, 1), busy)[0].tolist()
+            if min(found) >= 0:
+                return UnitCosts(*found)
+    weight = rows + PAIR_OF_ROW * pairs
+    slope, fixed = np.linalg.lstsq(np.stack([weight, np.ones_like(weight)], 1), busy)[0].tolist()
+    if slope <= 0 or fixed < 0:  # the times do not grow with the work, or faster than it
+        slope, fixed = float(busy.sum() / weight.sum()), 0.0
+    return UnitCosts(slope, PAIR_OF_ROW * slope, fixed)
 
 
 def measure_work(observation: Observation, generation: Generation, cores: int) -> Work:
@@ -145,7 +237,7 @@ def measure_work(observation: Observation, generation: Generation, cores: int) -
             load[:, others] += np.array([[core.rest.left], [core.rest.right], [core.rest.pairs]]) / len(others)
     costs = fit_costs(observation.cores)
     speed = _speed(observation.cores, costs, cores)
-    alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) < UNLIKE)
+    alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) <= UNLIKE)
     costs = fit_costs(alike)  # without those that are slow for reasons of their own
     return Work(load[0], load[1] / generation.parts, load[2], costs, _speed(observation.cores, costs, cores))
 
@@ -154,7 +246,7 @@ def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:
     """Return how many times longer than ``costs`` each core takes."""
     speed = np.ones(cores)
     for load in loads:
-        expected = costs.row * load.rows + costs.pair * load.pairs
-        if expected > 0 and load.busy > 0:
+        expected = costs.fixed + costs.row * load.rows + costs.pair * load.pairs
+        if expected > 0 and abs(load.busy / expected - 1) > UNLIKE:
             speed[load.core] = np.clip(load.busy / expected, 1 / SLOWEST, SLOWEST)
     return speed

@@ -39,12 +39,15 @@ from watersmeet.kernels.text import mix_hashes
 __all__ = ["Buckets", "Route", "place_left", "place_right"]
 
 Bools = npt.NDArray[np.bool_]
+Cores = npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
 Buckets = Callable[[int], tuple[Int64s, Int64s]]
 """Gives for a width of buckets the first and the last bucket of every row; of a left row they are the same."""
 
-MOST_CORES: Final = 1 << 15
-"""Core numbers are sorted as 16 bits, which takes linear time."""
+MOST_CORES: Final = 1 << 16
+"""Core numbers have 16 bits, which are sorted in linear time."""
+FEW_CORES: Final = 8
+"""Up to so many, looking for each of them is faster than sorting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class Route:
     """Which of them it keeps (None: all)."""
     probed: Int64s | None = None
     """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
+    group: npt.NDArray[np.int32] | None = None
+    """The group that each row counts for, where groups are counted."""
 
 
 def place_left(table: RoutingTable, buckets: Buckets, first: int) -> list[Route]:
@@ -74,7 +79,7 @@ def place_left(table: RoutingTable, buckets: Buckets, first: int) -> list[Route]
     core = np.concatenate([home[stay], *(place[move] for place in places)])
     bits = np.repeat([everywhere, *(1 << at for at in range(len(places)))], [len(stay), *[len(move)] * len(places)])
     # A moved row may have the same core under several generations: its bits there are put together.
-    order = np.argsort(core * len(home) + row, kind="stable")
+    order = np.lexsort((row, core))
     row, core, bits = row[order], core[order], bits[order]
     begins = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (core[1:] != core[:-1])]))
     row, core, bits = row[begins], core[begins], np.bitwise_or.reduceat(bits, begins)
@@ -85,19 +90,19 @@ def place_left(table: RoutingTable, buckets: Buckets, first: int) -> list[Route]
 def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     """Return where right rows go."""
     newest = table.newest
-    low, _ = buckets(newest.width)
-    home = newest.cores[newest.offsets[newest.group_of(low)]]
-    single = np.ones(len(low), bool)  # rows that go to one core, the same under all live generations
+    home = newest.first_owner[newest.group_of(buckets(newest.width)[0])]
+    single = np.ones(len(home), bool)  # rows that go to one core, the same under all live generations
     for generation in table.generations:
-        begin, end = buckets(generation.width)
-        group = generation.group_of(begin)
-        single &= (
-            (begin == end) & (generation.parts[group] == 1) & (generation.cores[generation.offsets[group]] == home)
-        )
+        low, high = buckets(generation.width)
+        if high is not low:
+            single &= low == high
+        if generation is not newest or generation.is_cut:
+            group = generation.group_of(low)
+            single &= (generation.parts[group] == 1) & (generation.first_owner[group] == home)
     if single.all():
         return [Route(core, rows) for core, rows in _by_core(home)]
     some = np.flatnonzero(~single)
-    wanted = [np.unique(_copies(generation, buckets(generation.width), some)) for generation in table.generations]
+    wanted = [_copies(generation, buckets(generation.width), some) for generation in table.generations]
     if len(wanted) == 1:
         copies, kept = wanted[0], None
     else:
@@ -105,42 +110,59 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
         kept = np.isin(copies, wanted[-1], assume_unique=True)
     alone = np.flatnonzero(single)
     row = np.concatenate([alone, copies // MOST_CORES])
-    core = np.concatenate([home[alone], copies % MOST_CORES])
+    core = np.concatenate([home[alone], (copies % MOST_CORES).astype(np.uint16)])
     stored = None if kept is None else np.concatenate([np.ones(len(alone), bool), kept])
     return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
 
 
-def _places(generation: Generation, bucket: Int64s, first: int) -> Int64s:
+def _places(generation: Generation, bucket: Int64s, first: int) -> Cores:
     """Return the one core of each left row under a generation."""
     group = generation.group_of(bucket)
-    at = generation.offsets[group]
-    if generation.is_cut:
-        # Mixed, as a stream may repeat itself with the same period as the parts.
-        turn = mix_hashes(np.zeros(len(group), np.int64), first + np.arange(len(group)))
-        at = at + (turn & np.iinfo(np.int64).max) % generation.parts[group]
-    return generation.cores[at]
+    if not generation.is_cut:
+        return generation.first_owner[group]
+    # Mixed, as a stream may repeat itself with the same period as the parts.
+    turn = mix_hashes(np.zeros(len(group), np.int64), first + np.arange(len(group)))
+    at = generation.offsets[group] + (turn & np.iinfo(np.int64).max) % generation.parts[group]
+    return generation.cores[at].astype(np.uint16)
 
 
 def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s) -> Int64s:
-    """Return a number for every row and core that wants it under a generation, some of them more than once."""
+    """Return a number for every row and core that wants it under a generation, each once."""
     low, high = buckets[0][rows], buckets[1][rows]
-    return np.concatenate(list(_copies_by_step(generation, low, high, rows)))
+    last = int((high - low).max(initial=0))
+    if generation.is_cut:
+        return np.unique(np.concatenate([_cut_copies(generation, low, high, rows, step) for step in range(last + 1)]))
+    found: list[Int64s] = []
+    cores: list[Cores] = []
+    for step in range(last + 1):
+        # Rows whose band does not reach so far have their last bucket once more, whose core they have already.
+        core = generation.first_owner[generation.group_of(np.minimum(low + step, high))]
+        fresh = np.ones(len(rows), bool)
+        for earlier in cores:
+            fresh &= core != earlier
+        cores.append(core)
+        found.append(rows[fresh] * MOST_CORES + core[fresh])
+    return np.concatenate(found)
 
 
-def _copies_by_step(generation: Generation, low: Int64s, high: Int64s, rows: Int64s) -> Iterator[Int64s]:
-    for step in range(int((high - low).max(initial=0)) + 1):
-        reached = np.flatnonzero(high - low >= step)
-        group = generation.group_of(low[reached] + step)
-        count = generation.parts[group]
-        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        core = generation.cores[np.repeat(generation.offsets[group], count) + within]
-        yield np.repeat(rows[reached], count) * MOST_CORES + core
+def _cut_copies(generation: Generation, low: Int64s, high: Int64s, rows: Int64s, step: int) -> Int64s:
+    """Return the same for one bucket of each row, whose group may be cut."""
+    reached = np.flatnonzero(high - low >= step)
+    group = generation.group_of(low[reached] + step)
+    count = generation.parts[group]
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    core = generation.cores[np.repeat(generation.offsets[group], count) + within]
+    return np.asarray(np.repeat(rows[reached], count) * MOST_CORES + core, np.int64)
 
 
-def _by_core(core: Int64s) -> Iterator[tuple[int, Int64s]]:
+def _by_core(core: Cores) -> Iterator[tuple[int, Int64s]]:
     """Yield each core that occurs, and where it does."""
-    order = np.argsort(core.astype(np.uint16), kind="stable")
     sizes = np.bincount(core)
+    numbers = np.flatnonzero(sizes).tolist()
+    if len(numbers) <= FEW_CORES:
+        yield from ((number, np.flatnonzero(core == number)) for number in numbers)
+        return
+    order = np.argsort(core, kind="stable")
     ends = np.cumsum(sizes)
-    for number in np.flatnonzero(sizes).tolist():
+    for number in numbers:
         yield number, order[ends[number] - sizes[number] : ends[number]]

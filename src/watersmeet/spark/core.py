@@ -13,8 +13,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,14 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
+from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, open_blob, to_blobs
 from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
-from watersmeet.spec.errors import LateRowError, explain_refusal
+from watersmeet.spec.errors import LateRowError, SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts
@@ -36,11 +37,14 @@ from watersmeet.window.arrival import Counts
 __all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core"]
 
 Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Column = TypeVar("Column", Bools, Int32s, Int64s)
 
 OUTPUT: Final = (
     "blob binary, file string, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
     "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
-    "busy_seconds double"
+    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, groups string"
 )
 """Results in files or blobs, and for each core and micro-batch one record of metrics."""
 METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[2:])
@@ -56,6 +60,18 @@ class Arrived:
     """Which rows are stored here; None: all."""
     counts: Counts | None
     """In a count window."""
+    probed: Int64s | None
+    """The generations that each row looks into, as bits (None: all)."""
+    group: Int32s | None
+    """The group that each row counts for, where groups are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """The generations of the routing table by which a micro-batch was routed."""
+
+    newest: int
+    oldest: int
 
 
 @dataclass(slots=True)
@@ -65,6 +81,8 @@ class _Counts:
     rows_in: int = 0
     late_rows: int = 0
     null_rows: int = 0
+    live: set[Generations] = field(default_factory=set)
+    """As every routing task knew them."""
 
 
 class Core(StatefulProcessor):
@@ -72,6 +90,10 @@ class Core(StatefulProcessor):
 
     runs: Runs[Any]
     """What the join finds its runs with; made by :meth:`open`."""
+    live: Generations
+    """Those of the present micro-batch."""
+    groups: GroupCounter
+    """Rows and pairs of the present micro-batch by group, where groups are counted."""
 
     def __init__(self, streams: Streams, fingerprint: str, *, cache_bytes: int, fail_on_late: bool) -> None:
         self._streams = streams
@@ -116,12 +138,16 @@ class Core(StatefulProcessor):
         self.runs.begin(manifest.runs)
         watermark = self._watermark(timerValues)
         arrived, counted, counts = self._arrived(rows, watermark)
+        self.live = _agreed(counts.live, manifest)
+        self.groups = GroupCounter()
+        ready = time.perf_counter()
         pairs = 0
         for results in self.join(manifest, arrived, found):
             pairs += results.num_rows
             step = max(1, results.num_rows * BYTES_AT_ONCE // max(1, results.nbytes))
             for first in range(0, results.num_rows, step):
                 yield _results(results.slice(first, step))
+        done = time.perf_counter()
         before = {
             stream: self._tidy(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
             for stream in self._streams.schemas
@@ -144,6 +170,10 @@ class Core(StatefulProcessor):
             rows_in=counts.rows_in,
             late_rows=counts.late_rows,
             null_rows=counts.null_rows,
+            work_seconds=done - ready,
+            generation=self.live.newest,
+            oldest=min((run.generation for run in runs), default=self.live.newest),
+            groups=self.groups.report(),
         )
 
     def close(self) -> None:
@@ -184,6 +214,7 @@ class Core(StatefulProcessor):
         for frame in frames:
             for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
                 counts.null_rows += int(row.null_rows)
+                counts.live.add(Generations(int(row.generation), int(row.oldest)))
                 if row.counts is not None:
                     counted = dict(zip(schemas, map(int, row.counts), strict=True))
                 if row.blob is not None:
@@ -192,7 +223,7 @@ class Core(StatefulProcessor):
         for stream, some in opened.items():
             whole = _together(some, schemas[stream])
             counts.rows_in += whole.rows.num_rows
-            rows, stored = whole.rows, whole.stored
+            rows, stored, probed, group = whole.rows, whole.stored, whole.probed, whole.group
             if watermark is not None and rows.num_rows:
                 in_time = self._streams.times(stream, rows)[0] >= watermark
                 late = rows.num_rows - int(np.count_nonzero(in_time))
@@ -201,7 +232,9 @@ class Core(StatefulProcessor):
                     self._refuse_late(stream, late)
                     rows = keep_rows(rows, in_time)
                     stored = None if stored is None else stored[in_time]
-            arrived[stream] = Arrived(rows, stored, whole.counts)
+                    probed = None if probed is None else probed[in_time]
+                    group = None if group is None else group[in_time]
+            arrived[stream] = Arrived(rows, stored, whole.counts, probed, group)
         return arrived, counted, counts
 
     def _refuse_late(self, stream: Side, count: int) -> None:
@@ -221,13 +254,42 @@ def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
         return envelopes[0]
     if not envelopes:
         return Envelope(pa.RecordBatch.from_pylist([], schema=schema))
-    flags = [envelope.stored for envelope in envelopes if envelope.stored is not None]
+    sizes = [envelope.rows.num_rows for envelope in envelopes]
     counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
     return Envelope(
         pa.concat_batches([envelope.rows for envelope in envelopes]),
-        np.concatenate(flags) if flags else None,
+        _filled([envelope.stored for envelope in envelopes], sizes, 1),
         {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
+        _filled([envelope.probed for envelope in envelopes], sizes, -1),
+        _filled([envelope.group for envelope in envelopes], sizes, 0),
     )
+
+
+def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
+    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
+    some = next((column for column in columns if column is not None), None)
+    if some is None:
+        return None
+    filled = [
+        np.full(size, default, some.dtype) if column is None else column
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    return cast("Column", np.concatenate(filled))
+
+
+def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
+    """Return the live generations; raise if routing tasks, or stored rows, know others."""
+    known = next(iter(live))
+    stored = {run.generation for runs in manifest.runs.values() for run in runs}
+    if len(live) > 1 or not stored <= set(range(known.oldest, known.newest + 1)):
+        raise SnapshotError(
+            explain_refusal(
+                f"rows were routed by {', '.join(map(str, live))}, and rows are stored by generations {sorted(stored)}",
+                "one routing table for all tasks of a micro-batch, which knows where all stored rows lie",
+                "restart the query with the folder of routing tables as it was",
+            )
+        )
+    return known
 
 
 def _results(results: pa.Table) -> pd.DataFrame:
@@ -237,8 +299,8 @@ def _results(results: pa.Table) -> pd.DataFrame:
     return _output(blobs, file)
 
 
-def _output(blobs: pa.BinaryArray, file: str | None = None, **record: float) -> pd.DataFrame:
+def _output(blobs: pa.BinaryArray, file: str | None = None, **record: float | str) -> pd.DataFrame:
     """Return rows of ``OUTPUT``: results as blobs or in a file, or one record of metrics."""
-    values = {"core": -1} | record
+    values = {"core": -1, "groups": None} | record
     frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file}
     return pd.DataFrame(frame | {name: values.get(name, 0) for name in METRIC_NAMES})

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Route
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
@@ -49,10 +50,16 @@ __all__ = [
     "unpacker",
 ]
 
-ENVELOPE: Final = "core int, stream string, part bigint, null_rows bigint, counts array<bigint>, blob binary"
-"""``part`` orders a stream's envelopes; ``counts`` says how many rows each stream of a count window has had."""
+ENVELOPE: Final = (
+    "core int, stream string, part bigint, null_rows bigint, counts array<bigint>, generation bigint, oldest bigint, "
+    "blob binary"
+)
+"""``part`` orders a stream's envelopes; ``counts`` says how many rows each stream of a count window has had;
+``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were routed."""
 ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 STORED: Final = "\0stored"
+PROBED: Final = "\0probed"
+GROUP: Final = "\0group"
 COUNT: Final = "\0count "
 """Prefix of the columns that say how many rows of each stream came before a row of a count window."""
 PIECE_BYTES: Final = 1 << 20
@@ -66,8 +73,15 @@ Int64s = npt.NDArray[np.int64]
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-Routes = Callable[[Side, pa.RecordBatch, int], list[Route]]
-"""Says which core gets which of a stream's rows; a number counts the rows routed before, for storing in turn."""
+class Routes(Protocol):
+    """Says which core gets which of a stream's rows."""
+
+    @property
+    def table(self) -> RoutingTable:
+        """The routing table of the micro-batch whose task this is."""
+
+    def __call__(self, stream: Side, rows: pa.RecordBatch, routed: int, /) -> list[Route]:
+        """Return for every core the rows it gets; ``routed`` counts the rows routed before, for storing in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +92,10 @@ class Envelope:
     stored: Bools | None = None
     counts: Counts | None = None
     """In a count window."""
+    probed: Int64s | None = None
+    """The generations that each left row looks into, as bits (None: all)."""
+    group: npt.NDArray[np.int32] | None = None
+    """The group that each row counts for, where groups are counted."""
 
 
 def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
@@ -85,16 +103,16 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
-        part = _first_part()
+        part, table = _first_part(), routes.table
         for rows in _collected(batches, streams.schemas[stream]):
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
             for core, envelope in envelopes(stream, routes, kept, routed):
-                yield _packed(core_ids[core], stream, part, seal(envelope))
+                yield _packed(core_ids[core], stream, part, seal(envelope), table)
             routed += kept.rows.num_rows
             part += kept.rows.num_rows
-        yield _heartbeats(core_ids, stream, nulls)
+        yield _heartbeats(core_ids, stream, nulls, table)
 
     return pack
 
@@ -142,9 +160,10 @@ def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Ite
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
     rows, counts = whole.rows, whole.counts
     for route in routes(stream, rows, routed):
-        everything = len(route.rows) == rows.num_rows
+        everything = np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
-        yield route.core, Envelope(rows if everything else rows.take(pa.array(route.rows)), route.stored, some)
+        taken = rows if everything else rows.take(pa.array(route.rows))
+        yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)
 
 
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
@@ -171,8 +190,9 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
     rows = envelope.rows
-    if envelope.stored is not None:
-        rows = rows.append_column(STORED, pa.array(envelope.stored))
+    for hidden, values in ((STORED, envelope.stored), (PROBED, envelope.probed), (GROUP, envelope.group)):
+        if values is not None:
+            rows = rows.append_column(hidden, pa.array(values))
     for name, counts in (envelope.counts or {}).items():
         rows = rows.append_column(COUNT + name, pa.array(counts))
     return to_blobs(rows)
@@ -184,28 +204,36 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     hidden = {name: table.column(name).to_numpy() for name in table.column_names[len(schema) :]}
     rows = one_batch(table.select(list(range(len(schema)))).cast(schema))
     counts = {name.removeprefix(COUNT): own for name, own in hidden.items() if name.startswith(COUNT)}
-    return Envelope(rows, hidden.get(STORED), counts or None)
+    return Envelope(rows, hidden.get(STORED), counts or None, hidden.get(PROBED), hidden.get(GROUP))
 
 
-def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int) -> pa.RecordBatch:
+def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
     """Return an empty envelope for every core and for the keeper; the first says how many rows were left out."""
     cores = (*core_ids, KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
-    return _rows(np.array(cores), stream, np.zeros(len(cores), np.int64), null_rows, pa.nulls(len(cores), pa.binary()))
+    blobs = pa.nulls(len(cores), pa.binary())
+    return _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
 
 
-def _packed(core: int, stream: Side, part: int, blobs: pa.BinaryArray) -> pa.RecordBatch:
+def _packed(
+    core: int, stream: Side, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
+) -> pa.RecordBatch:
     """Return the envelopes of some rows for one core; the first is part number ``part``."""
     count = len(blobs)
-    return _rows(np.full(count, core), stream, part + np.arange(count), np.zeros(count, np.int64), blobs)
+    parts = part + np.arange(count), np.zeros(count, np.int64)
+    return _rows(np.full(count, core), stream, parts, blobs, table)
 
 
-def _rows(cores: Int64s, stream: Side, parts: Int64s, null_rows: Int64s, blobs: pa.BinaryArray) -> pa.RecordBatch:
-    """Return rows of ``ENVELOPE``; the streams are not counted yet."""
+def _rows(
+    cores: Int64s, stream: Side, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
+) -> pa.RecordBatch:
+    """Return rows of ``ENVELOPE``; ``parts`` are their numbers and null rows, the streams are not counted yet."""
     count = len(blobs)
     names, uncounted = pa.array([stream] * count, pa.string()), pa.nulls(count, pa.list_(pa.int64()))
-    columns = (cores.astype(np.int32), names, parts, null_rows, uncounted, blobs)
+    newest, oldest = (0, 0) if table is None else (table.newest.number, table.oldest)
+    live = np.full(count, newest), np.full(count, oldest)
+    columns = (cores.astype(np.int32), names, *parts, uncounted, *live, blobs)
     return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=ENVELOPE_NAMES)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal, get_args
+
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.stream_join import Late
+from watersmeet.spark.balancing import balance_queries, folder_of_tables
 from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, fingerprint, ids_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing import PairRoutes, Routing, RoutingName, choose_routing
@@ -20,7 +24,9 @@ from watersmeet.spec.window import Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import JoinPlan, plan_join
 
-__all__ = ["join", "pair_pipeline"]
+__all__ = ["Balance", "join", "pair_pipeline"]
+
+Balance = Literal["auto", "off"]
 
 
 def join(
@@ -34,6 +40,7 @@ def join(
     structure: Structure = "auto",
     cores: int | None = None,
     late: Late = "drop",
+    balance: Balance = "auto",
 ) -> DataFrame:
     """Join two DataFrames over a sliding window; both streaming, or both batch.
 
@@ -56,6 +63,11 @@ def join(
         Independent parts of the join; the session's shuffle partitions when not given.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+    balance
+        ``"auto"`` moves load from busy cores to others while a streaming query runs, and shares hot keys out. It
+        needs a folder that all machines share and that is kept with the checkpoint: the session's
+        ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. ``"off"``, or
+        neither of them set: every key stays where it is.
 
     Returns
     -------
@@ -66,6 +78,8 @@ def join(
     if how != "inner":
         raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))
     check_options(late, cores)
+    if balance not in get_args(Balance):
+        raise SpecificationError(explain_refusal(f"balance={balance!r}", "'auto', 'off'", "leave balance out"))
     frames = {"left": left, "right": right}
     spark = check_frames(frames)
     check_session(spark)
@@ -73,13 +87,18 @@ def join(
     plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), predicate, window, structure)
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
+    name = fingerprint(plan.predicate, plan.window, plan.schemas, spread, ids)
+    if balance == "auto" and left.isStreaming and spread.kind != "broadcast" and spread.cores > 1:
+        spread = replace(spread, tables=folder_of_tables(spark))
+    if spread.tables is not None:
+        balance_queries(spark, name, spread, ids)
     processor = JoinProcessor(
         plan,
-        fingerprint(plan.predicate, plan.window, plan.schemas, spread, ids),
+        name,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
     )
-    return pair_pipeline(frames, plan, spread, ids, processor)
+    return pair_pipeline(frames, plan, spread, ids, processor, name=name)
 
 
 def pair_pipeline(
@@ -88,6 +107,8 @@ def pair_pipeline(
     routing: Routing,
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
+    *,
+    name: str = "",
 ) -> DataFrame:
     """Return the pairs that ``processor`` makes of the two sides' envelopes."""
     result = result_schema(plan.schemas["left"], plan.schemas["right"])
@@ -99,4 +120,5 @@ def pair_pipeline(
         core_ids=core_ids,
         processor=processor,
         result=result,
+        name=name,
     )

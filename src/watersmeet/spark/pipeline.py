@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.intake import Streams
+from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core import METRIC_NAMES, OUTPUT
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
@@ -30,8 +31,6 @@ from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window
 
 __all__ = ["METRICS", "cache_bytes", "check_frames", "check_options", "fingerprint", "ids_of", "pipeline"]
 
-METRICS: Final = "watersmeet"
-"""Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
 WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
 """Setting of a session: how much each executor may keep of decoded runs on its disk."""
@@ -47,8 +46,12 @@ def pipeline(
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
     result: pa.Schema,
+    name: str = "",
 ) -> DataFrame:
-    """Return the results that ``processor`` makes of the streams' envelopes; its rows are those of ``OUTPUT``."""
+    """Return the results that ``processor`` makes of the streams' envelopes; its rows are those of ``OUTPUT``.
+
+    The metrics show ``name``, so that whoever hears of them knows the join they are of.
+    """
     timed = {stream: _watermarked(frame, stream, window) for stream, frame in frames.items()}
     if isinstance(window, CountWindow | CountWindows):
         routed = _sequenced(timed, streams, routes, core_ids)
@@ -64,7 +67,7 @@ def pipeline(
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
     columns = result_schema([frame.schema for frame in frames.values()], result.names)
-    return _observed(joined).select("blob", "file").mapInArrow(unpacker(result), columns)
+    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(result), columns)
 
 
 def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> DataFrame:
@@ -93,7 +96,7 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _observed(joined: DataFrame) -> DataFrame:
+def _observed(joined: DataFrame, name: str) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
     totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
@@ -101,6 +104,7 @@ def _observed(joined: DataFrame) -> DataFrame:
         METRICS,
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
         F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
+        F.max(F.lit(name)).alias("join"),
     )
 
 

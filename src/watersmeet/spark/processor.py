@@ -2,7 +2,8 @@
 
 Order inside a micro-batch. Right rows probe the stored left rows, then are stored; left rows probe the stored right
 rows, new ones included, then are stored. With broadcast routing a core stores only some rows, so a pair of two new rows
-is found once, where the right row is stored.
+is found once, where the right row is stored. While the routing table changes, a left row may be here for the sake of
+some generations' right rows only (see :mod:`watersmeet.balance.placement`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import pair_streams
@@ -19,7 +21,7 @@ from watersmeet.spark.core import Arrived, Core
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.segments import Segments
-from watersmeet.spark.state import Manifest, Run, RunStore
+from watersmeet.spark.state import Manifest, Origin, Run, RunStore
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -27,6 +29,9 @@ from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["JoinProcessor"]
+
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
 
 PAIRS_AT_ONCE: Final = 1 << 20
 
@@ -50,13 +55,36 @@ class JoinProcessor(Core):
         self._windows = self._segments.windows(manifest.runs, found)
         for side in ("right", "left"):
             own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
-            probing = self._batch(side, arrived[side])
-            for matches in _portions(other.probe(probing)):
-                yield gather_pairs(probing, matches, self._schema)
-            storing = _stored(probing, arrived[side])
+            batch = self._batch(side, arrived[side])
+            for window, keep in self._probes(arrived[side], other, manifest.runs[OTHER_SIDE[side]]):
+                probing, group = _subset(batch, keep), _kept(arrived[side].group, keep)
+                for matches in _portions(window.probe(probing)):
+                    if group is not None:
+                        for match in matches:
+                            self.groups.add("pairs", group[match.who])
+                    yield gather_pairs(probing, matches, self._schema)
+            storing, group = _subset(batch, arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
+            if group is not None:
+                self.groups.add(side, group)
             if len(storing):
                 runs = manifest.runs[side]
-                runs.append(self._segments.add(storing, own, other, first=runs[-1].end if runs else 0))
+                made = Origin(0, runs[-1].end if runs else 0, self.live.newest)
+                runs.append(self._segments.add(storing, own, other, made))
+
+    def _probes(
+        self, arrived: Arrived, other: StreamWindow, runs: list[Run]
+    ) -> Iterator[tuple[StreamWindow, Bools | None]]:
+        """Yield a window and which rows probe it (None: all); one per generation where rows look into some of them."""
+        if arrived.probed is None:
+            yield other, None
+            return
+        segments = list(other.segments)
+        for generation in sorted({run.generation for run in runs}):
+            window = StreamWindow(self._plan, other.side)
+            window.segments.extend(
+                segment for segment, run in zip(segments, runs, strict=True) if run.generation == generation
+            )
+            yield window, (arrived.probed >> (generation - self.live.oldest) & 1).astype(bool)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
         """Put the last runs of a side together."""
@@ -70,11 +98,15 @@ class JoinProcessor(Core):
         return KeyedBatch(self._plan, side, arrived.rows, arrival)
 
 
-def _stored(batch: KeyedBatch, arrived: Arrived) -> KeyedBatch:
-    """Return the rows of a batch that are stored here."""
-    keep, arrival = arrived.stored, batch.arrival
+def _kept(group: Int32s | None, keep: Bools | None) -> Int32s | None:
+    return group if group is None or keep is None else group[keep]
+
+
+def _subset(batch: KeyedBatch, keep: Bools | None) -> KeyedBatch:
+    """Return some rows of a batch (None: all)."""
     if keep is None:
         return batch
+    arrival = batch.arrival
     some = None if arrival is None else Arrival(arrival.sequence[keep], arrival.seen[keep])
     return KeyedBatch(batch.plan, batch.side, keep_rows(batch.rows, keep), some)
 

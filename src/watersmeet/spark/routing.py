@@ -12,20 +12,21 @@ Between the hash of a key or a bucket and its core stands the routing table, whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from typing import Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.balance.generation import RoutingTable, first_generation
-from watersmeet.balance.placement import Route, place_left, place_right
+from watersmeet.balance.generation import RoutingTable
+from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
 from watersmeet.columns.vectors import to_float
 from watersmeet.kernels.keys import shift_ranges
+from watersmeet.spark.tables import current_table
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.normal import Axis
@@ -60,6 +61,8 @@ class Routing:
     kind: Literal["hash", "bucket", "broadcast"]
     cores: int
     axis: int | None = None
+    tables: str | None = field(default=None, repr=False)
+    """Folder of routing tables; None where the first one stays for ever. A checkpoint does not depend on its name."""
 
 
 def choose_routing(wanted: RoutingName, plan: JoinPlan, cores: int) -> Routing:
@@ -100,40 +103,42 @@ def route_rows(
         everything = np.arange(rows.num_rows)
         home = (first + everything) % routing.cores
         return [Route(core, everything, home == core) for core in range(routing.cores)]
+    buckets = _buckets(routing, plan, side, rows)
+    routes = place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
+    if routing.tables is None:
+        return routes
+    group = table.newest.group_of(buckets(table.newest.width)[0]).astype(np.int32)
+    return [replace(route, group=group[route.rows]) for route in routes]
+
+
+def _buckets(routing: Routing, plan: JoinPlan, side: Side, rows: pa.RecordBatch) -> Buckets:
     if routing.kind == "hash":
         axes = [axis for axis in plan.axes if axis.is_equality]
         key = group_keys([axis_keys(axis, side, rows, plan.schemas) for axis in axes])
-
-        def buckets(_: int) -> tuple[Int64s, Int64s]:
-            return key, key
-    else:
-        assert routing.axis is not None
-        axis = plan.axes[routing.axis]
-
-        band = reach_of(axis)
-        reach = (Fraction(0), Fraction(0)) if side == "left" else band
-
-        @cache
-        def buckets(width: int) -> tuple[Int64s, Int64s]:
-            return buckets_of(axis, side, plan.schemas, rows, reach=reach, width=(band[1] - band[0]) * width)
-
-    return place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
+        return lambda _: (key, key)
+    assert routing.axis is not None
+    axis = plan.axes[routing.axis]
+    band = reach_of(axis)
+    reach = (Fraction(0), Fraction(0)) if side == "left" else band
+    width = band[1] - band[0]
+    return cache(lambda widths: buckets_of(axis, side, plan.schemas, rows, reach=reach, width=width * widths))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PairRoutes:
     """Says which cores get which rows of a join of two streams: ``Routes`` of envelopes."""
 
     routing: Routing
     plan: JoinPlan
 
+    @property
+    def table(self) -> RoutingTable:
+        """The routing table of the micro-batch whose task this is."""
+        return current_table(self.routing.tables, self.routing.cores)
+
     def __call__(self, side: Side, rows: pa.RecordBatch, routed: int) -> list[Route]:
         """Return for every core the rows it gets; ``routed`` counts the rows routed before."""
-        return route_rows(self.routing, self.plan, side, rows, routed, table=self._table)
-
-    @cached_property
-    def _table(self) -> RoutingTable:
-        return RoutingTable((first_generation(self.routing.cores),))
+        return route_rows(self.routing, self.plan, side, rows, routed, table=self.table)
 
 
 def is_bucketable(axis: Axis) -> bool:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from watersmeet.spark.envelope import COUNT, to_blob
 from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.run_cache import MappedRun, RunCache
-from watersmeet.spark.state import Run, RunStore
+from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import Choice, IndexOrder
@@ -131,9 +131,9 @@ class Runs(ABC, Generic[Piece]):
         self._remember(run.name, piece, mapped)
         return piece
 
-    def keep(self, content: Content, piece: Piece, place: Extent, *, level: int, first: int) -> Run:
+    def keep(self, content: Content, piece: Piece, place: Extent, made: Origin) -> Run:
         """Store what a piece was made of as a run; keep the piece for this worker and the cache for others."""
-        run = self._store.write(_to_state(content), content.rows.num_rows, place, level=level, first=first)
+        run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made)
         self._remember(run.name, piece, None)
         if self._cache is not None:
             self._cache.put(run.name, _to_cache(content))

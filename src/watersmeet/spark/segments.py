@@ -8,7 +8,7 @@ import pyarrow as pa
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Content, Found, Index, Runs
-from watersmeet.spark.state import Run, RunStore
+from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import create
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -39,13 +39,13 @@ class Segments(Runs[Segment]):
             window.segments.extend(self.find(side, run, found) for run in runs[side])
         return windows
 
-    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, *, level: int = 0, first: int = 0) -> Run:
+    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, made: Origin) -> Run:
         """Store a batch (not empty) as a run, and as a segment of its window."""
         segment = own.append(batch, other)
         numbers = {} if batch.arrival is None else {SEQUENCE: batch.arrival.sequence}
         index = Index(segment.choice, batch.entries(segment.choice.order, 0))
         content = Content(batch.rows, numbers, {WHOLE: index})
-        return self.keep(content, segment, segment.place, level=level, first=first)
+        return self.keep(content, segment, segment.place, made)
 
     def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
         """Put runs together into one of the next level, in their order."""
@@ -55,8 +55,8 @@ class Segments(Runs[Segment]):
         table = pa.Table.from_batches([rows for rows, _ in parts])
         arrival = None if sequence is None else Arrival(sequence, sequence)
         batch = KeyedBatch(self._plan, side, one_batch(table), arrival)
-        own, level = StreamWindow(self._plan, side), runs[-1].level + 1
-        run = self.add(batch, own, other, level=level, first=runs[0].first)
+        own, made = StreamWindow(self._plan, side), Origin(runs[-1].level + 1, runs[0].first, runs[-1].generation)
+        run = self.add(batch, own, other, made)
         for merged in runs:
             self.remove(merged)
         return run

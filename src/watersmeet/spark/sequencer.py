@@ -51,14 +51,16 @@ class Sequencer(StatefulProcessor):
         sizes = {stream: batch.num_rows for stream, batch in arrived.items()}
         counts = count_arrivals(sizes, self._streams.moments(arrived), first)
         totals = {stream: first[stream] + size for stream, size in sizes.items()}
+        table = self._routes.table
+        live = table.newest.number, table.oldest
         for stream, batch in arrived.items():
             keep, nulls = joinable(self._streams, stream, batch)
             kept = {other: before[keep] for other, before in counts[stream].items()}
             whole = Envelope(keep_rows(batch, keep), None, kept)
             for core, envelope in envelopes(stream, self._routes, whole, first[stream]):
-                yield _rows(self._core_ids[core], stream, 0, totals, seal(envelope))
+                yield _rows(self._core_ids[core], stream, 0, (totals, live), seal(envelope))
             for core in (*self._core_ids, KEEPER):  # every core hears of every micro-batch
-                yield _rows(core, stream, nulls, totals, pa.nulls(1, pa.binary()))
+                yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((list(totals.values()),))
 
@@ -80,8 +82,11 @@ class Sequencer(StatefulProcessor):
         return ordered
 
 
-def _rows(core: int, stream: Side, nulls: int, totals: Mapping[Side, int], blobs: pa.BinaryArray) -> pd.DataFrame:
-    """Return rows of ``ENVELOPE``."""
+def _rows(
+    core: int, stream: Side, nulls: int, known: tuple[Mapping[Side, int], tuple[int, int]], blobs: pa.BinaryArray
+) -> pd.DataFrame:
+    """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations."""
+    totals, live = known
     counts = [list(totals.values())] * len(blobs)
-    values = (core, stream, 0, nulls, counts, pd.array(blobs, pd.ArrowDtype(pa.binary())))
+    values = (core, stream, 0, nulls, counts, *live, pd.array(blobs, pd.ArrowDtype(pa.binary())))
     return pd.DataFrame(dict(zip(ENVELOPE_NAMES, values, strict=True)))

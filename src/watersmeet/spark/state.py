@@ -15,7 +15,7 @@ import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
@@ -25,10 +25,18 @@ from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
 
-__all__ = ["FORMAT", "Manifest", "Run", "RunStore", "mergeable"]
+__all__ = ["FORMAT", "Manifest", "Origin", "Run", "RunStore", "mergeable"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 FAN_IN: Final = 8
+
+
+class Origin(NamedTuple):
+    """Where a run comes from: how often it was merged, its first row's number, and its routing table's generation."""
+
+    level: int
+    first: int
+    generation: int
 
 
 @dataclass(slots=True)
@@ -44,6 +52,8 @@ class Run:
     level: int
     first: int
     """Number of the first row among all that its stream ever stored here."""
+    generation: int
+    """The routing table's generation that sent its rows here."""
 
     @property
     def end(self) -> int:
@@ -87,14 +97,14 @@ class RunStore:
         """Write the manifest."""
         self._manifest.update((json.dumps({"format": FORMAT, **asdict(manifest)}),))
 
-    def write(self, content: pa.Buffer, rows: int, place: Extent, *, level: int, first: int) -> Run:
+    def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin) -> Run:
         """Store rows as a run."""
         name = uuid.uuid4().hex
         parts = range(0, content.size, PIECE_BYTES)
         for number, begin in enumerate(parts):
             part = content.slice(begin, min(PIECE_BYTES, content.size - begin))
             self._parts.updateValue((name, number), (part.to_pybytes(),))
-        return Run(name, len(parts), rows, content.size, place.low, place.high, level, first)
+        return Run(name, len(parts), rows, content.size, place.low, place.high, *made)
 
     def read(self, run: Run) -> bytes:
         """Return the content of a run."""
@@ -118,10 +128,11 @@ class RunStore:
 def mergeable(runs: list[Run], longest: int) -> list[Run]:
     """Return the last runs if they are enough of one level to be merged, and none would stay ``longest`` longer for it.
 
-    A run stays until its last row has expired, however far back its first rows lie in a disordered stream.
+    A run stays until its last row has expired, however far back its first rows lie in a disordered stream. Runs of
+    different generations are never merged, as rows look for generations apart.
     """
     last = runs[-FAN_IN:]
-    if len(last) < FAN_IN or last[0].level != last[-1].level:
+    if len(last) < FAN_IN or len({(run.level, run.generation) for run in last}) > 1:
         return []
     ends = [run.high for run in last]
     return last if max(ends) - min(ends) <= longest else []

@@ -49,7 +49,13 @@ class _Dropping(StatefulProcessor):
         for _ in rows:
             pass
         record: dict[str, object] = {column.split()[0]: 0 for column in OUTPUT.split(", ")}
-        record |= {"blob": None, "file": None, "core": int(key[0]), "busy_seconds": time.perf_counter() - begin}
+        record |= {
+            "blob": None,
+            "file": None,
+            "groups": None,
+            "core": int(key[0]),
+            "busy_seconds": time.perf_counter() - begin,
+        }
         yield pd.DataFrame({name: [value] for name, value in record.items()})
 
     def close(self) -> None:

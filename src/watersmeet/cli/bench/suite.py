@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from watersmeet.cli.bench.experiment import Context, Experiment
-from watersmeet.cli.bench.experiments import engine, kernels, multiway, spark
+from watersmeet.cli.bench.experiments import cluster, engine, kernels, multiway, spark
 from watersmeet.cli.bench.machine import load_average, machine_facts
 from watersmeet.cli.bench.plots import draw
 from watersmeet.cli.bench.report import Progress, Result, format_goal, format_table, write_json
@@ -45,6 +45,11 @@ SUITES: Final = {
     "multiway": Suite(
         "joins of 3 to 8 streams in this process, strategies against each other",
         multiway.EXPERIMENTS,
+        {"matplotlib": "bench"},
+    ),
+    "cluster": Suite(
+        "balance on many machines, in a model that runs the real routing table and balancer",
+        cluster.EXPERIMENTS,
         {"matplotlib": "bench"},
     ),
     "spark": Suite(

@@ -12,7 +12,7 @@ from watersmeet.engine.multiway.stage import Piece, Stages
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Content, Found, Index, Runs
 from watersmeet.spark.segments import segment_of
-from watersmeet.spark.state import Run, RunStore
+from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
@@ -45,7 +45,7 @@ class Pieces(Runs[Piece]):
             for partner, segment in piece.segments.items()
         }
         content = Content(block.rows, block.counts or {}, indexes)
-        return self.keep(content, piece, piece.chunk.place, level=level, first=piece.chunk.first)
+        return self.keep(content, piece, piece.chunk.place, Origin(level, piece.chunk.first, 0))
 
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
         """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""

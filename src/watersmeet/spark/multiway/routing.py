@@ -201,13 +201,14 @@ class MultiRoutes:
             return [Route(core, everything) for core in range(routing.cores)]
         if routing.kind == "bucket":
             if stream == routing.centre:
-                return place_left(self._table, lambda width: self._buckets(stream, rows, width), routed)
-            return place_right(self._table, lambda width: self._buckets(stream, rows, width))
+                return place_left(self.table, lambda width: self._buckets(stream, rows, width), routed)
+            return place_right(self.table, lambda width: self._buckets(stream, rows, width))
         key = self._key(stream, rows) if routing.kind == "hash" else self._hash(stream, rows)
-        return place_left(self._table, lambda _: (key, key), routed)
+        return place_left(self.table, lambda _: (key, key), routed)
 
-    @cached_property
-    def _table(self) -> RoutingTable:
+    @property
+    def table(self) -> RoutingTable:
+        """The routing table, which stays the first one."""
         return RoutingTable((first_generation(self.routing.cores),))
 
     @cached_property
