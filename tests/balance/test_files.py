@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as wm
-from watersmeet.balance.files import SEALS_KEPT, GenerationFiles
+from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import first_generation
 
 CORES = 3
@@ -64,11 +64,3 @@ def test_a_lost_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "generation-1").unlink()
     with pytest.raises(wm.SnapshotError, match=r"(?s)generation-1 cannot be read.*next step"):
         files.table(9)
-
-
-def test_old_seals_are_removed(tmp_path: Path) -> None:
-    files = GenerationFiles(tmp_path, CORES)
-    for micro_batch in (0, 1, 200):
-        files.table(micro_batch)
-    files.write(replace(SECOND, first=1 + SEALS_KEPT))
-    assert {path.name for path in tmp_path.iterdir()} == {"micro-batch-1", "micro-batch-200", "generation-1"}

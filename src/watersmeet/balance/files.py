@@ -45,9 +45,6 @@ class GenerationFiles:
         """Add a generation; one that is there already stays as it is."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_once(f"{GENERATION}{generation.number}", generation.to_json())
-        for path in self._folder.glob(f"{SEAL}*"):
-            if int(path.name.removeprefix(SEAL)) < generation.first - SEALS_KEPT:
-                path.unlink(missing_ok=True)
 
     def table(self, micro_batch: int) -> RoutingTable:
         """Return the routing table of a micro-batch: the same whenever and wherever it is asked for."""
@@ -61,6 +58,7 @@ class GenerationFiles:
             in_effect = [generation.number for generation in self.generations() if generation.first <= micro_batch]
             self._folder.mkdir(parents=True, exist_ok=True)
             self._write_once(seal.name, str(max(in_effect)))
+            (self._folder / f"{SEAL}{micro_batch - SEALS_KEPT}").unlink(missing_ok=True)
         return int(seal.read_text(encoding="utf-8"))
 
     def _generation(self, number: int) -> Generation:

@@ -36,13 +36,15 @@ import numpy.typing as npt
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.kernels.text import mix_hashes
 
-__all__ = ["Buckets", "Route", "place_left", "place_right"]
+__all__ = ["Buckets", "Route", "Turns", "place_left", "place_right"]
 
 Bools = npt.NDArray[np.bool_]
 Cores = npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
 Buckets = Callable[[int], tuple[Int64s, Int64s]]
 """Gives for a width of buckets the first and the last bucket of every row; of a left row they are the same."""
+Turns = Callable[[], Int64s]
+"""Gives a number for every row, the same if its task is run again: by it rows are shared out evenly."""
 
 MOST_CORES: Final = 1 << 16
 """Core numbers have 16 bits, which are sorted in linear time."""
@@ -64,9 +66,9 @@ class Route:
     """The group that each row counts for, where groups are counted."""
 
 
-def place_left(table: RoutingTable, buckets: Buckets, first: int) -> list[Route]:
-    """Return where left rows go; ``first`` counts the rows placed before, for parts in turn."""
-    places = [_places(generation, buckets(generation.width)[0], first) for generation in table.generations]
+def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Route]:
+    """Return where left rows go; ``turns`` say to which part of a cut group."""
+    places = [_places(generation, buckets(generation.width)[0], turns) for generation in table.generations]
     home = places[-1]
     moved = np.zeros(len(home), bool)
     for place in places[:-1]:
@@ -115,13 +117,13 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
 
 
-def _places(generation: Generation, bucket: Int64s, first: int) -> Cores:
+def _places(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
     """Return the one core of each left row under a generation."""
     group = generation.group_of(bucket)
     if not generation.is_cut:
         return generation.first_owner[group]
     # Mixed, as a stream may repeat itself with the same period as the parts.
-    turn = mix_hashes(np.zeros(len(group), np.int64), first + np.arange(len(group)))
+    turn = mix_hashes(np.zeros(len(group), np.int64), turns())
     at = generation.offsets[group] + (turn & np.iinfo(np.int64).max) % generation.parts[group]
     return generation.cores[at].astype(np.uint16)
 

@@ -25,11 +25,11 @@ from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.window import CountWindow, TimeWindow, Window
+from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_numbers"]
+__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_join", "check_numbers"]
 
 How = Literal["inner"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
@@ -135,7 +135,8 @@ class StreamJoin:
         batch_seconds: float | None = None,
     ) -> None:
         _check_options(how=how, topology=topology, late=late, order=order)
-        _check_arguments(left, right, on, window)
+        _check_schemas(left, right)
+        check_join(on, window, (TimeWindow, CountWindow))
         check_numbers(cores=cores, block_rows=block_rows)
         _check_batches(batch_rows, batch_seconds)
         if topology == "handshake" and order is not None:
@@ -366,23 +367,28 @@ def _check_options(**given: str | None) -> None:
             )
 
 
-def _check_arguments(left: object, right: object, on: object, window: object) -> None:
+def _check_schemas(left: object, right: object) -> None:
     for name, schema in (("left", left), ("right", right)):
         if not isinstance(schema, pa.Schema):
             raise SpecificationError(
                 explain_refusal(f"{name}={type(schema).__name__}", "a pyarrow.Schema", f"give {name}=table.schema")
             )
+
+
+def check_join(on: object, window: object, kinds: tuple[type, ...]) -> None:
+    """Raise unless ``on`` is a predicate or text, and ``window`` one of some kinds of windows."""
     if not isinstance(on, str | Predicate):
         raise SpecificationError(
             explain_refusal(
                 f"on={type(on).__name__}", "a predicate or Spark SQL text", 'give for example on=wm.equal("key")'
             )
         )
-    if not isinstance(window, TimeWindow | CountWindow):
+    if not isinstance(window, kinds):
+        many = isinstance(window, TimeWindows | CountWindows)
         raise SpecificationError(
             explain_refusal(
                 f"window={window!r}",
-                "time_window(…) or count_window(…)",
+                "time_window(…) or count_window(…)" + (" of two streams: left and right" if many else ""),
                 'give for example window=wm.time_window("10 minutes", ts="ts")',
             )
         )

@@ -12,6 +12,7 @@ The number of active cores is left alone: Spark runs the task of every core in e
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -55,11 +56,20 @@ def balance_queries(spark: SparkSession, fingerprint: str, routing: Routing, cor
 
 
 def folder_of_tables(spark: SparkSession) -> str | None:
-    """Return where routing tables may be kept; None, with a note, where there is no such place."""
-    checkpoints = spark.conf.get(CHECKPOINTS, None)
-    given = spark.conf.get(FOLDER, None) or (checkpoints and f"{checkpoints}/watersmeet-balance")
+    """Return where routing tables may be kept; None, with a note, where there is no such place.
+
+    A checkpoint's path without a scheme is a local folder only on a local master: elsewhere it may be one of HDFS. On
+    Spark Connect this process does not share its folders with the tasks.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        _log.info("balance is off: it is not available on Spark Connect")
+        return None
+    given, checkpoints = spark.conf.get(FOLDER, None), spark.conf.get(CHECKPOINTS, None)
+    is_local = str(spark.conf.get("spark.master", "")).startswith("local")
+    if given is None and checkpoints and (is_local or checkpoints.startswith("file:")):
+        given = f"{checkpoints}/watersmeet-balance"
     folder = None if given is None else given.removeprefix("file://").removeprefix("file:")
-    if folder and "://" not in folder:
+    if folder and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", folder):
         return str(Path(folder).absolute())
     _log.info("balance is off: set %s to a folder that all machines share and that is kept", FOLDER)
     return None

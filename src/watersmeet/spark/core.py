@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
-from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, open_blob, to_blobs
+from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, one_batch, open_blob, to_blobs
 from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
@@ -257,7 +257,7 @@ def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
     sizes = [envelope.rows.num_rows for envelope in envelopes]
     counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
     return Envelope(
-        pa.concat_batches([envelope.rows for envelope in envelopes]),
+        one_batch(pa.Table.from_batches([envelope.rows for envelope in envelopes])),
         _filled([envelope.stored for envelope in envelopes], sizes, 1),
         {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
         _filled([envelope.probed for envelope in envelopes], sizes, -1),

@@ -26,6 +26,7 @@ from watersmeet.balance.placement import Route
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.hand_over import take_pairs
+from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts
@@ -261,4 +262,12 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     """Return a table as one contiguous batch."""
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise SchemaError(
+            explain_refusal(
+                f"a core got {table.num_rows:,} rows with more than 2 GiB of text or bytes in one column at once",
+                "at most 2 GiB of each such column per core and micro-batch",
+                "read less in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), or use more cores",
+            )
+        )
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.stream_join import Late
+from watersmeet.engine.stream_join import Late, check_join
 from watersmeet.spark.balancing import balance_queries, folder_of_tables
 from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, fingerprint, ids_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
@@ -20,7 +20,7 @@ from watersmeet.spark.session import check_session
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.window import Window
+from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import JoinPlan, plan_join
 
@@ -78,6 +78,7 @@ def join(
     if how != "inner":
         raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))
     check_options(late, cores)
+    check_join(on, window, (TimeWindow, CountWindow))
     if balance not in get_args(Balance):
         raise SpecificationError(explain_refusal(f"balance={balance!r}", "'auto', 'off'", "leave balance out"))
     frames = {"left": left, "right": right}

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.intake import Streams
+from watersmeet.engine.stream_join import check_numbers
 from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core import METRIC_NAMES, OUTPUT
 from watersmeet.spark.cores import core_ids
@@ -74,10 +75,19 @@ def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> Da
     """Give a stream of a time window a watermark, unless the user has."""
     if not frame.isStreaming or isinstance(window, CountWindow | CountWindows):
         return frame
-    if any(WATERMARK in (field.metadata or {}) for field in frame.schema.fields):
-        return frame
     columns = {"left": window.left_ts, "right": window.right_ts} if isinstance(window, TimeWindow) else window.ts
-    return frame.withWatermark(columns[stream], format_duration(window.lateness))
+    watermarked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+    if not watermarked:
+        return frame.withWatermark(columns[stream], format_duration(window.lateness))
+    if columns[stream] not in watermarked:
+        raise SpecificationError(
+            explain_refusal(
+                f"the {stream} stream has a watermark on {', '.join(watermarked)}, its window is on {columns[stream]}",
+                "a watermark on the window's own column, or none: then it gets one with the window's lateness",
+                f"call withWatermark({columns[stream]!r}, …) instead, or leave it out",
+            )
+        )
+    return frame
 
 
 def _sequenced(
@@ -115,8 +125,8 @@ def check_options(late: str, cores: int | None) -> None:
     """Raise unless the options that all joins have can be used."""
     if late not in ("drop", "error"):
         raise SpecificationError(explain_refusal(f"late={late!r}", "'drop', 'error'", "leave late out"))
-    if cores is not None and (isinstance(cores, bool) or cores < 1):
-        raise SpecificationError(explain_refusal(f"cores={cores!r}", "a whole number of at least 1", "leave cores out"))
+    if cores is not None:
+        check_numbers(cores=cores)
 
 
 def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:

@@ -4,7 +4,7 @@
 - ``bucket``: a band. The axis is cut into buckets a few times as wide as the band; a bucket's number is hashed to a
   core. A left row goes to the core of its own bucket, a right row once to every core that owns a bucket its band
   touches: the pair meets at the left row's core, and only there.
-- ``broadcast`` (SplitJoin): anything else. Every row probes on all cores and is stored on one, in turn.
+- ``broadcast`` (SplitJoin): anything else. Every row probes on all cores and is stored on one.
 
 Between the hash of a key or a bucket and its core stands the routing table, which may change while rows are stored (see
 :mod:`watersmeet.balance.placement`). Nothing is sampled or fitted, so nothing has to move when values drift.
@@ -12,6 +12,7 @@ Between the hash of a key or a bucket and its core stands the routing table, whi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -26,6 +27,7 @@ from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
 from watersmeet.columns.vectors import to_float
 from watersmeet.kernels.keys import shift_ranges
+from watersmeet.kernels.text import mix_hashes
 from watersmeet.spark.tables import current_table
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
@@ -43,6 +45,7 @@ __all__ = [
     "is_bucketable",
     "reach_of",
     "route_rows",
+    "turns_of",
 ]
 
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
@@ -99,16 +102,32 @@ def route_rows(
     routing: Routing, plan: JoinPlan, side: Side, rows: pa.RecordBatch, first: int, *, table: RoutingTable
 ) -> list[Route]:
     """Return for every core the rows it gets; ``first`` counts the rows routed before, for storing in turn."""
+
+    def turns() -> Int64s:
+        return turns_of([(plan, side)], rows, first)
+
     if routing.kind == "broadcast":
         everything = np.arange(rows.num_rows)
-        home = (first + everything) % routing.cores
+        home = (turns() & np.iinfo(np.int64).max) % routing.cores
         return [Route(core, everything, home == core) for core in range(routing.cores)]
     buckets = _buckets(routing, plan, side, rows)
-    routes = place_left(table, buckets, first) if side == "left" else place_right(table, buckets)
+    routes = place_left(table, buckets, turns) if side == "left" else place_right(table, buckets)
     if routing.tables is None:
         return routes
     group = table.newest.group_of(buckets(table.newest.width)[0]).astype(np.int32)
     return [replace(route, group=group[route.rows]) for route in routes]
+
+
+def turns_of(plans: Sequence[tuple[JoinPlan, Side]], rows: pa.RecordBatch, first: int) -> Int64s:
+    """Return numbers by which rows are shared out: of their values, so that a task that is run again shares out alike.
+
+    Its rows may come in another order then. In a count window they come in that of their numbers, whatever happens, and
+    ``first`` counts those before. A row may have a part in several ``plans``, as their left or right side.
+    """
+    if plans[0][0].time is None:
+        return first + np.arange(rows.num_rows)
+    keys = [axis_keys(axis, side, rows, plan.schemas) for plan, side in plans for axis in plan.axes]
+    return np.asarray(mix_hashes(np.zeros(rows.num_rows, np.int64), group_keys(keys)))
 
 
 def _buckets(routing: Routing, plan: JoinPlan, side: Side, rows: pa.RecordBatch) -> Buckets:

@@ -31,7 +31,7 @@ from watersmeet.subwindow.choose import Choice, IndexOrder
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
 
-__all__ = ["Content", "Found", "Index", "Runs"]
+__all__ = ["REMEMBERED_BYTES", "Content", "Found", "Index", "Runs"]
 
 Int64s = npt.NDArray[np.int64]
 Piece = TypeVar("Piece")

@@ -12,6 +12,7 @@ from watersmeet.spec.errors import SchemaError, explain_refusal
 
 __all__ = ["arrow_schema", "result_schema"]
 
+BINARY_COLLATION: Final = "UTF8_BINARY"
 SIMPLE: Final[dict[type[spark.DataType], pa.DataType]] = {
     spark.ByteType: pa.int8(),
     spark.ShortType: pa.int16(),
@@ -42,6 +43,14 @@ def result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spar
 
 
 def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:
+    if isinstance(given, spark.StringType) and given.collation != BINARY_COLLATION:
+        raise SchemaError(
+            explain_refusal(
+                f"column {column!r} has the collation {given.collation}",
+                f"strings that compare byte by byte ({BINARY_COLLATION})",
+                f"write collate({column}, '{BINARY_COLLATION}') before the join",
+            )
+        )
     if type(given) in SIMPLE:
         return SIMPLE[type(given)]
     match given:

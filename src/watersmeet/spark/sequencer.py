@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, Routes, envelopes, joinable, open_blob, seal
+from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, Routes, envelopes, joinable, one_batch, open_blob, seal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import count_arrivals
@@ -77,8 +77,7 @@ class Sequencer(StatefulProcessor):
         ordered = {}
         for stream, some in parts.items():
             batches = [rows for _, rows in sorted(some, key=lambda item: item[0])]
-            empty = pa.RecordBatch.from_pylist([], schema=schemas[stream])
-            ordered[stream] = pa.concat_batches(batches) if batches else empty
+            ordered[stream] = one_batch(pa.Table.from_batches(batches, schemas[stream]))
         return ordered
 
 

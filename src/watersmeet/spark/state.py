@@ -29,6 +29,8 @@ __all__ = ["FORMAT", "Manifest", "Origin", "Run", "RunStore", "mergeable"]
 
 FORMAT: Final = 3
 FAN_IN: Final = 8
+LARGEST_RUN: Final = 1 << 30
+"""Bytes of runs that are still merged: Arrow keeps at most 2 GiB of text in one piece."""
 
 
 class Origin(NamedTuple):
@@ -133,6 +135,8 @@ def mergeable(runs: list[Run], longest: int) -> list[Run]:
     """
     last = runs[-FAN_IN:]
     if len(last) < FAN_IN or len({(run.level, run.generation) for run in last}) > 1:
+        return []
+    if sum(run.nbytes for run in last) > LARGEST_RUN:
         return []
     ends = [run.high for run in last]
     return last if max(ends) - min(ends) <= longest else []

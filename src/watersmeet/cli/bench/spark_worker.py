@@ -186,6 +186,7 @@ class _PairByPair:
         folder = Path(task["folder"])
         self._checkpoints = folder / "checkpoint", folder / "checkpoint-2"
         self._pairs_folder = folder / "pairs"
+        self._pairs_folder.mkdir()
         left, right, third = frames.values()
         self._pairs = wm.join(left, right, _predicate(task), _window(task))
         between = spark.readStream.schema(self._pairs.schema).parquet(str(self._pairs_folder))

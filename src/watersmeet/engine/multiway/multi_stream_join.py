@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, get_args
+from typing import Final, Self, get_args
 
 import pyarrow as pa
 
@@ -17,14 +17,16 @@ from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.multiway.stage import Stages
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
-from watersmeet.engine.stream_join import Late, check_numbers
+from watersmeet.engine.stream_join import Late, check_join, check_numbers
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows, windows_of
 from watersmeet.subwindow.choose import Structure
 
-__all__ = ["MultiJoinMetrics", "MultiStreamJoin", "Strategy", "check_choice"]
+__all__ = ["WINDOWS", "MultiJoinMetrics", "MultiStreamJoin", "Strategy", "check_choice"]
+
+WINDOWS: Final = (TimeWindow, CountWindow, TimeWindows, CountWindows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ class MultiStreamJoin:
         late: Late = "drop",
         stash_rows: int = 1 << 20,
     ) -> None:
-        _check_arguments(streams, on, window)
+        _check_streams(streams)
+        check_join(on, window, WINDOWS)
         check_numbers(cores=cores, stash_rows=stash_rows)
         check_choice("strategy", strategy, get_args(Strategy))
         check_choice("late", late, get_args(Late))
@@ -255,29 +258,13 @@ class MultiStreamJoin:
             )
 
 
-def _check_arguments(streams: object, on: object, window: object) -> None:
+def _check_streams(streams: object) -> None:
     if not isinstance(streams, Mapping) or not all(isinstance(schema, pa.Schema) for schema in streams.values()):
         raise SpecificationError(
             explain_refusal(
                 f"streams={streams!r}",
                 "a mapping from names to pyarrow.Schema",
                 'give for example streams={"a": a.schema, "b": b.schema, "c": c.schema}',
-            )
-        )
-    if not isinstance(on, str | Predicate):
-        raise SpecificationError(
-            explain_refusal(
-                f"on={type(on).__name__}",
-                "a predicate or Spark SQL text",
-                'give for example on="a.key = b.key AND b.key = c.key"',
-            )
-        )
-    if not isinstance(window, TimeWindow | CountWindow | TimeWindows | CountWindows):
-        raise SpecificationError(
-            explain_refusal(
-                f"window={window!r}",
-                "time_window(…) or count_window(…)",
-                'give for example window=wm.time_window("10 minutes", ts="ts")',
             )
         )
 

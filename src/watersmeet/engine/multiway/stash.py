@@ -89,23 +89,23 @@ class StashPlan:
 
 
 class Stash:
-    """Matches of two streams; begins with those of the rows that are stored already."""
+    """Matches of two streams; begins with those of the rows that are stored already, or with none."""
 
-    def __init__(self, stages: Stages, plan: StashPlan, capacity: int) -> None:
+    def __init__(self, stages: Stages, plan: StashPlan, capacity: int, *, is_filled: bool) -> None:
         self.plan = plan
         self.streams = plan.streams
         self.capacity = capacity
         self.overwritten = 0
         self._stages = stages
         stores = [stages.of[stream].rows for stream in plan.streams]
-        begin: Border = (stores[0].first, stores[1].first)
         after: Border = (stores[0].end, stores[1].end)
+        begin: Border = (stores[0].first, stores[1].first) if is_filled else after
         self.indexes: dict[Side, StashIndex] = {}
         for via, member in plan.members.items():
             pair = stages.plan.pair(member, via)
             self.indexes[via] = StashIndex(member, pair, StreamWindow(pair.plan, pair.side(member)), begin)
         first, second = plan.streams
-        for chunk in stores[0].chunks:
+        for chunk in stores[0].chunks if is_filled else ():
             limits = {stream: stage.rows.end for stream, stage in stages.of.items()}
             rows = stages.start(Block(first, chunk.rows, chunk.counts, chunk.first, limits))
             for pairs in stages.pass_through(rows, Step((second,), first), Passage()):

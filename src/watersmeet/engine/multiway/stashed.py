@@ -36,8 +36,9 @@ WORTHWHILE: Final = 0.7
 class Stashed(Circular):
     """Joins blocks one after the other, with a stash while that is worth its while."""
 
-    def __init__(self, stages: Stages, capacity: int, *, always: bool) -> None:
+    def __init__(self, stages: Stages, capacity: int, *, always: bool, fills: bool = True) -> None:
         super().__init__(stages)
+        self._fills = fills
         self.capacity = capacity
         self.stash: Stash | None = None
         self.hits = 0
@@ -128,7 +129,7 @@ class Stashed(Circular):
 
     def _use(self, plan: StashPlan) -> None:
         self._forget()
-        self.stash = Stash(self.stages, plan, self.capacity)
+        self.stash = Stash(self.stages, plan, self.capacity, is_filled=self._fills)
 
     def _rest(self, reason: str) -> None:
         self._forget()
@@ -171,6 +172,8 @@ class Stashed(Circular):
         return work
 
 
-def strategy_of(stages: Stages, name: Strategy, stash_rows: int) -> Circular:
-    """Return a strategy by its name."""
-    return Circular(stages) if name == "circular" else Stashed(stages, stash_rows, always=name == "stashed")
+def strategy_of(stages: Stages, name: Strategy, stash_rows: int, *, fills: bool = True) -> Circular:
+    """Return a strategy by its name; a stash that it ``fills`` begins with the matches of all rows that are stored."""
+    if name == "circular":
+        return Circular(stages)
+    return Stashed(stages, stash_rows, always=name == "stashed", fills=fills)

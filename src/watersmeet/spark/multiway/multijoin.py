@@ -7,10 +7,10 @@ from typing import get_args
 
 from pyspark.sql import DataFrame
 
-from watersmeet.engine.multiway.multi_stream_join import check_choice
+from watersmeet.engine.multiway.multi_stream_join import WINDOWS, check_choice
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.stashed import Strategy
-from watersmeet.engine.stream_join import Late, check_numbers
+from watersmeet.engine.stream_join import Late, check_join, check_numbers
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, fingerprint, ids_of, pipeline
@@ -74,6 +74,7 @@ def multijoin(
         ``NAME_column`` for every column of every stream, streams in the order given.
     """
     check_options(late, cores)
+    check_join(on, window, WINDOWS)
     check_choice("strategy", strategy, get_args(Strategy))
     check_numbers(stash_rows=stash_rows)
     names = check_names(streams)

@@ -9,6 +9,7 @@ from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import Chunk
 from watersmeet.engine.multiway.stage import Piece, Stages
+from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Content, Found, Index, Runs
 from watersmeet.spark.segments import segment_of
@@ -50,7 +51,7 @@ class Pieces(Runs[Piece]):
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
         """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""
         chunks = [self.find(stream, run, Found()).chunk for run in runs]
-        rows = pa.concat_batches([chunk.rows for chunk in chunks])
+        rows = one_batch(pa.Table.from_batches([chunk.rows for chunk in chunks]))
         counted = [chunk.counts for chunk in chunks if chunk.counts is not None]
         counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
         alone = Stages(self._plan, dict.fromkeys(self._plan.streams, runs[0].first))

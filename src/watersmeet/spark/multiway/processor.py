@@ -14,29 +14,26 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
 
 import pyarrow as pa
 
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.plan import MultiPlan
-from watersmeet.engine.multiway.stashed import Strategy, strategy_of
+from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
 from watersmeet.spark.core import Arrived, Core
 from watersmeet.spark.multiway.pieces import Pieces
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Found
+from watersmeet.spark.runs import REMEMBERED_BYTES, Found
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spec.expression import Side
 
 __all__ = ["MultiJoinProcessor", "StrategyOptions"]
 
-MOST_REMEMBERED: Final = 8
-"""Cores whose stages a worker remembers; their rows and indexes are the pieces that it remembers anyway."""
-
 Runs = tuple[str, ...]
 
 _remembered: OrderedDict[Runs, Circular] = OrderedDict()
-"""Strategies with their stages, by the names of the runs that these are made of, the last used at the end."""
+"""Strategies with their stages, by the names of the runs that these are made of, the last used at the end: as many as
+together take no more than ``REMEMBERED_BYTES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ class MultiJoinProcessor(Core):
             self._strategy.stages.of[stream].replace(pieces)
         self._merged.clear()
         _remembered[_names(manifest)] = self._strategy
-        while len(_remembered) > MOST_REMEMBERED:
+        while len(_remembered) > 1 and sum(map(_nbytes, _remembered.values())) > REMEMBERED_BYTES:
             _remembered.popitem(last=False)
 
     def _recalled(self, manifest: Manifest, found: Found) -> Circular:
@@ -105,7 +102,12 @@ class MultiJoinProcessor(Core):
             for stream, stage in stages.of.items()
         ):
             return known
-        return strategy_of(stages, self._options.name, self._options.stash_rows)
+        return strategy_of(stages, self._options.name, self._options.stash_rows, fills=False)
+
+
+def _nbytes(strategy: Circular) -> int:
+    stash = strategy.stash if isinstance(strategy, Stashed) else None
+    return sum(stage.nbytes for stage in strategy.stages.of.values()) + (0 if stash is None else stash.nbytes)
 
 
 def _names(manifest: Manifest) -> Runs:

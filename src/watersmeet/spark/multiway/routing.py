@@ -24,7 +24,7 @@ from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.balance.placement import Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, group_keys
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
-from watersmeet.spark.routing import buckets_of, is_bucketable, reach_of
+from watersmeet.spark.routing import buckets_of, is_bucketable, reach_of, turns_of
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Expression, Side, sides_of, with_columns
 from watersmeet.spec.normal import Axis, KeyDomain
@@ -196,15 +196,20 @@ class MultiRoutes:
     def __call__(self, stream: Side, rows: pa.RecordBatch, routed: int) -> list[Route]:
         """Return for every core the rows it gets; ``routed`` counts the rows routed before."""
         routing = self.routing
+
+        def turns() -> Int64s:
+            plans = [(pair.plan, pair.side(stream)) for streams, pair in self.plan.pairs.items() if stream in streams]
+            return turns_of(plans, rows, routed)
+
         if routing.kind == "replicate" and stream != routing.centre:
             everything = np.arange(rows.num_rows)
             return [Route(core, everything) for core in range(routing.cores)]
         if routing.kind == "bucket":
             if stream == routing.centre:
-                return place_left(self.table, lambda width: self._buckets(stream, rows, width), routed)
+                return place_left(self.table, lambda width: self._buckets(stream, rows, width), turns)
             return place_right(self.table, lambda width: self._buckets(stream, rows, width))
-        key = self._key(stream, rows) if routing.kind == "hash" else self._hash(stream, rows)
-        return place_left(self.table, lambda _: (key, key), routed)
+        key = self._key(stream, rows) if routing.kind == "hash" else turns()
+        return place_left(self.table, lambda _: (key, key), turns)
 
     @property
     def table(self) -> RoutingTable:
@@ -224,16 +229,6 @@ class MultiRoutes:
         pair = self.plan.pair(*self._spots[stream].pair)
         axis = pair.plan.axes[self._spots[stream].axis]
         return group_keys([axis_keys(axis, pair.side(stream), rows, pair.plan.schemas)])
-
-    def _hash(self, stream: Side, rows: pa.RecordBatch) -> Int64s:
-        """Return a number that depends on nothing but a row's values: a task that is run again routes alike."""
-        keys = [
-            axis_keys(axis, pair.side(stream), rows, pair.plan.schemas)
-            for streams, pair in self.plan.pairs.items()
-            if stream in streams
-            for axis in pair.plan.axes
-        ]
-        return group_keys(keys) if keys else np.zeros(rows.num_rows, np.int64)
 
     def _buckets(self, stream: Side, rows: pa.RecordBatch, width: int) -> tuple[Int64s, Int64s]:
         spot = self._spots[stream]
