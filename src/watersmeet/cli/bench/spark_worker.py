@@ -190,13 +190,15 @@ class _PairByPair:
         left, right, third = frames.values()
         self._pairs = wm.join(left, right, _predicate(task), _window(task))
         between = spark.readStream.schema(self._pairs.schema).parquet(str(self._pairs_folder))
-        half = task["band"]
+        half, window = task["band"], f"INTERVAL {task['window']} MICROSECONDS"
         length = timedelta(microseconds=task["window"])
+        # A pair of a new row and an old one is as late as that is old.
         self._results = wm.join(
             between,
             third,
-            f"left.right_key BETWEEN right.key - {half} AND right.key + {half}",
-            wm.time_window(left=length, right=length, left_ts="right_ts", right_ts="ts"),
+            f"left.right_key BETWEEN right.key - {half} AND right.key + {half}"
+            f" AND left.left_ts BETWEEN right.ts - {window} AND right.ts + {window}",
+            wm.time_window(left=length, right=length, left_ts="right_ts", right_ts="ts", lateness=length),
         )
 
     def take_turn(self) -> Iterator[MicroBatch]:
