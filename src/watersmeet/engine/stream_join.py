@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Literal, Self, get_args
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from watersmeet.engine.explain import explain_join
 from watersmeet.engine.handshake import Handshake
 from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.kang import Kang
+from watersmeet.engine.lifecycle import Lifecycle
 from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
 from watersmeet.engine.panjoin import PanJoin
@@ -67,7 +67,7 @@ class JoinMetrics:
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began."""
 
 
-class StreamJoin:
+class StreamJoin(Lifecycle):
     """Joins two streams over sliding windows, in this process.
 
     Parameters
@@ -176,7 +176,6 @@ class StreamJoin:
         self._stop = weakref.finalize(self, self._topology.close)
         self._owed = self._schema.empty_table()
         self._pairs = 0
-        self._finished = self._failed = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -231,37 +230,6 @@ class StreamJoin:
         self._finished = True
         self._stop()
         return pairs
-
-    def close(self) -> None:
-        """End all threads and give up what is owed. A join used in a ``with`` statement is closed at its end."""
-        self._finished = True
-        self._stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _check_open(self, what: str) -> None:
-        if self._failed:
-            raise SpecificationError(
-                explain_refusal(
-                    f"{what} was called after a push that failed",
-                    "calls before any error in a push; what the windows held is no longer certain",
-                    "restore the last snapshot, or build a new StreamJoin",
-                )
-            )
-        if self._finished and what == "push()":
-            raise SpecificationError(
-                explain_refusal(
-                    "push() was called after finish() or close()",
-                    "pushes before finish()",
-                    "build a new StreamJoin for further rows",
-                )
-            )
 
     def _delivered(self, results: list[pa.Table]) -> pa.Table:
         pairs = self._with_owed(results)

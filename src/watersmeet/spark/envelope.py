@@ -3,8 +3,9 @@
 ``packer`` makes the function that runs in ``mapInArrow`` on each stream, before the shuffle. It collects a task's Arrow
 batches, leaves out rows that cannot match (nulls on an axis, rows that fail their stream's own conjuncts), routes the
 rest and emits for each core one envelope. Its blob is an Arrow IPC stream of the rows; hidden last columns say which
-of them the core stores, where it does not store all, and in a count window their arrival numbers. A task ends with an
-empty envelope for every core: a core that gets no rows in a micro-batch still expires its own, and reports.
+of them the core stores, where it does not store all, in a count window their arrival numbers, and in a balanced join
+the generations that a row looks into and the group it counts for. A task ends with an empty envelope for every core: a
+core that gets no rows in a micro-batch still expires its own, and reports.
 
 ``unpacker`` makes the function that runs in ``mapInArrow`` after the join and turns pairs, which come in files or blobs
 (see :mod:`watersmeet.spark.hand_over`), into columns.
@@ -104,15 +105,14 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
-        part, table = _first_part(), routes.table
+        table = routes.table
         for rows in _collected(batches, streams.schemas[stream]):
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
             for core, envelope in envelopes(stream, routes, kept, routed):
-                yield _packed(core_ids[core], stream, part, seal(envelope), table)
+                yield _packed(core_ids[core], stream, 0, seal(envelope), table)
             routed += kept.rows.num_rows
-            part += kept.rows.num_rows
         yield _heartbeats(core_ids, stream, nulls, table)
 
     return pack

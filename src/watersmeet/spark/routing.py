@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from watersmeet.kernels.keys import shift_ranges
 from watersmeet.kernels.text import mix_hashes
 from watersmeet.spark.tables import current_table
 from watersmeet.spec.errors import SpecificationError, explain_refusal
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.plan import JoinPlan
@@ -43,11 +43,13 @@ __all__ = [
     "buckets_of",
     "choose_routing",
     "is_bucketable",
+    "pick_kind",
     "reach_of",
     "route_rows",
     "turns_of",
 ]
 
+K = TypeVar("K", bound=str)
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
 Int64s = npt.NDArray[np.int64]
 
@@ -70,14 +72,6 @@ class Routing:
 
 def choose_routing(wanted: RoutingName, plan: JoinPlan, cores: int) -> Routing:
     """Return the first routing that applies, or the one asked for if it does."""
-    if wanted not in get_args(RoutingName):
-        raise SpecificationError(
-            explain_refusal(
-                f"routing={wanted!r}",
-                ", ".join(map(repr, get_args(RoutingName))),
-                'leave it out, or write routing="auto"',
-            )
-        )
     equalities = [number for number, axis in enumerate(plan.axes) if axis.is_equality]
     bands = [number for number, axis in enumerate(plan.axes) if number != plan.time and is_bucketable(axis)]
     possible = [
@@ -85,15 +79,24 @@ def choose_routing(wanted: RoutingName, plan: JoinPlan, cores: int) -> Routing:
         *([Routing("bucket", cores, bands[0])] if bands else []),
         Routing("broadcast", cores),
     ]
-    for routing in possible:
-        if wanted in ("auto", routing.kind):
-            return routing
+    needs = "hash needs an equality, bucket a band that is bounded on both sides"
+    kinds = {routing.kind: routing for routing in possible}
+    return kinds[pick_kind(wanted, get_args(RoutingName), list(kinds), plan.predicate, needs)]
+
+
+def pick_kind(wanted: str, names: Sequence[str], possible: Sequence[K], predicate: Predicate, needs: str) -> K:
+    """Return the first kind of routing that is possible, or the one asked for if it is."""
+    next_step = 'leave routing out, or write routing="auto"'
+    if wanted not in names:
+        raise SpecificationError(explain_refusal(f"routing={wanted!r}", ", ".join(map(repr, names)), next_step))
+    for kind in possible:
+        if wanted in ("auto", kind):
+            return kind
     raise SpecificationError(
         explain_refusal(
-            f"routing={wanted!r} for the predicate {plan.predicate}",
-            f"for this predicate: {', '.join(routing.kind for routing in possible)}"
-            " (hash needs an equality, bucket a band that is bounded on both sides)",
-            'leave routing out, or write routing="auto"',
+            f"routing={wanted!r} for the predicate {predicate}",
+            f"for this predicate: {', '.join(possible)} ({needs})",
+            next_step,
         )
     )
 

@@ -53,7 +53,7 @@ class Run:
     high: int
     level: int
     first: int
-    """Number of the first row among all that its stream ever stored here."""
+    """Number of its first row: a stream's rows are numbered as they are stored, and from 0 again when none is left."""
     generation: int
     """The routing table's generation that sent its rows here."""
 

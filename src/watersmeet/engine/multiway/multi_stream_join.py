@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self, get_args
 
 import pyarrow as pa
 
 from watersmeet.engine.intake import Intake
+from watersmeet.engine.lifecycle import Lifecycle
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.ring import Ring
@@ -50,7 +50,7 @@ class MultiJoinMetrics:
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
 
 
-class MultiStreamJoin:
+class MultiStreamJoin(Lifecycle):
     """Joins two to eight streams over sliding windows, in this process.
 
     A result has one row of every stream. It exists iff the predicate holds and every row is still in its stream's
@@ -124,7 +124,6 @@ class MultiStreamJoin:
             weakref.finalize(self, self._ring.close) if self._ring is not None else lambda: None
         )
         self._results = 0
-        self._finished = self._failed = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -165,19 +164,6 @@ class MultiStreamJoin:
         self._check_open("finish()")
         self.close()
         return self.schema.empty_table()
-
-    def close(self) -> None:
-        """End all threads. A join that is used in a ``with`` statement is closed at its end."""
-        self._finished = True
-        self._stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def metrics(self) -> MultiJoinMetrics:
@@ -238,24 +224,6 @@ class MultiStreamJoin:
         if isinstance(join._strategy, Stashed):
             join._strategy.renew()
         return join
-
-    def _check_open(self, what: str) -> None:
-        if self._failed:
-            raise SpecificationError(
-                explain_refusal(
-                    f"{what} was called after a push that failed",
-                    "calls before any error in a push; what the windows held is no longer certain",
-                    "restore the last snapshot, or build a new MultiStreamJoin",
-                )
-            )
-        if self._finished and what == "push()":
-            raise SpecificationError(
-                explain_refusal(
-                    "push() was called after finish() or close()",
-                    "pushes before finish()",
-                    "build a new MultiStreamJoin for further rows",
-                )
-            )
 
 
 def _check_streams(streams: object) -> None:

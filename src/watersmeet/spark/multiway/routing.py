@@ -24,7 +24,7 @@ from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.balance.placement import Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, group_keys
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
-from watersmeet.spark.routing import buckets_of, is_bucketable, reach_of, turns_of
+from watersmeet.spark.routing import buckets_of, is_bucketable, pick_kind, reach_of, turns_of
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Expression, Side, sides_of, with_columns
 from watersmeet.spec.normal import Axis, KeyDomain
@@ -75,14 +75,6 @@ def choose_multi_routing(
     wanted: MultiRoutingName, plan: MultiPlan, cores: int, largest: Side | None = None
 ) -> MultiRouting:
     """Return the first routing that applies, or the one asked for if it does."""
-    if wanted not in get_args(MultiRoutingName):
-        raise SpecificationError(
-            explain_refusal(
-                f"routing={wanted!r}",
-                ", ".join(map(repr, get_args(MultiRoutingName))),
-                'leave it out, or write routing="auto"',
-            )
-        )
     if largest is not None and largest not in plan.schemas:
         raise SpecificationError(
             explain_refusal(
@@ -98,17 +90,9 @@ def choose_multi_routing(
         )
         if routing is not None
     ]
-    for routing in possible:
-        if wanted in ("auto", routing.kind):
-            return routing
-    raise SpecificationError(
-        explain_refusal(
-            f"routing={wanted!r} for the predicate {plan.predicate}",
-            f"for this predicate: {', '.join(routing.kind for routing in possible)}"
-            " (hash needs equalities, bucket bands, that connect a column of every stream)",
-            'leave routing out, or write routing="auto"',
-        )
-    )
+    needs = "hash needs equalities, bucket bands, that connect a column of every stream"
+    kinds = {routing.kind: routing for routing in possible}
+    return kinds[pick_kind(wanted, get_args(MultiRoutingName), list(kinds), plan.predicate, needs)]
 
 
 def _by_hash(plan: MultiPlan, cores: int) -> MultiRouting | None:
