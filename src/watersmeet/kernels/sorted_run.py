@@ -15,6 +15,9 @@ Cost. Finding a range takes three steps (PanJoin, sections III-D and III-E, with
 A step runs ``AHEAD`` probes ahead of the next and prefetches what that will read, so the memory's latency is paid
 once for several probes and while others are computed. A range costs nearly the same however many rows lie in it and
 however long the run is; the ends of a narrow one share their cache lines.
+
+A batch that is nearly as long as the run, or longer, is merged with it instead (:func:`merge_ranges`). That reads both
+from end to end, but a key takes a few instructions only, and no branch that the processor has to guess.
 """
 
 from __future__ import annotations
@@ -24,7 +27,16 @@ import numpy.typing as npt
 
 from watersmeet.kernels.compile import kernel, prefetch
 
-__all__ = ["BLOCK", "empty_run", "expand_ranges", "find_ranges", "merge_runs", "sample_run", "sort_keys"]
+__all__ = [
+    "BLOCK",
+    "empty_run",
+    "expand_ranges",
+    "find_ranges",
+    "merge_ranges",
+    "merge_runs",
+    "sample_run",
+    "sort_keys",
+]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -318,6 +330,112 @@ def find_ranges(
         hits += matches > 0
         total += matches
     return hits, total
+
+
+@kernel
+def _compare(
+    key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, lo: np.int64, hi: np.int64
+) -> tuple[bool, bool]:
+    """Tell without a branch whether entry ``at`` lies before a range, and whether it lies in it."""
+    before = key[at] < lo
+    inside = (not before) & (key[at] <= hi)
+    if group is not None:
+        same = group[at] == bound_group
+        return (group[at] < bound_group) | (same & before), same & inside
+    return before, inside
+
+
+@kernel
+def _merge_rest(
+    key: Int64s,
+    group: Int64s | None,
+    size: int,
+    p: int,
+    lo: Int64s,
+    hi: Int64s,
+    probe_group: Int64s | None,
+    q: int,
+    last: int,
+    start: Int64s,
+    asking: Int32s,
+    hits: int,
+) -> int:
+    """Merge the run from ``p`` on with the probes from ``q`` to ``last``; return how many hits there are by then."""
+    g = np.int64(0)
+    while q < last and p < size:
+        if probe_group is not None:
+            g = probe_group[q]
+        before, inside = _compare(key, group, p, g, lo[q], hi[q])
+        start[hits] = p
+        asking[hits] = q
+        hits += inside
+        p += before
+        q += not before
+    return hits
+
+
+@kernel
+def merge_ranges(
+    key: Int64s,
+    group: Int64s | None,
+    size: int,
+    lo: Int64s,
+    hi: Int64s,
+    probe_group: Int64s | None,
+    who: Int32s,
+    start: Int64s,
+    end: Int64s,
+    asking: Int32s,
+) -> tuple[int, int]:
+    """Do what :func:`find_ranges` does by merging the lower ends of the probes with the run.
+
+    Every step passes either a key that lies before its probe, or that probe. Both halves of the probes are merged side
+    by side: two chains of steps that do not wait for each other. The upper ends of those that hit are walked to.
+    """
+    m = len(lo)
+    half = m >> 1
+    g = np.int64(0)
+    other_g = np.int64(0)
+    if probe_group is not None:
+        other_g = probe_group[half]
+    p = 0
+    q = 0
+    hits = 0
+    other_p = _walk(key, group, size, 0, other_g, lo[half], False)
+    other_q = half
+    other_hits = half  # behind all hits that the first half can have
+    while q < half and p < size and other_q < m and other_p < size:
+        if probe_group is not None:
+            g = probe_group[q]
+            other_g = probe_group[other_q]
+        before, inside = _compare(key, group, p, g, lo[q], hi[q])
+        other_before, other_inside = _compare(key, group, other_p, other_g, lo[other_q], hi[other_q])
+        start[hits] = p  # written always, kept only if it is a hit
+        asking[hits] = q
+        hits += inside
+        p += before
+        q += not before
+        start[other_hits] = other_p
+        asking[other_hits] = other_q
+        other_hits += other_inside
+        other_p += other_before
+        other_q += not other_before
+    hits = _merge_rest(key, group, size, p, lo, hi, probe_group, q, half, start, asking, hits)
+    other_hits = _merge_rest(key, group, size, other_p, lo, hi, probe_group, other_q, m, start, asking, other_hits)
+    total = 0
+    last = 0
+    for i in range(hits + other_hits - half):
+        at = i if i < hits else i - hits + half
+        first = start[at]
+        q = asking[at]
+        if probe_group is not None:
+            g = probe_group[q]
+        last = _walk(key, group, size, max(first + 1, last), g, hi[q], True)
+        start[i] = first
+        end[i] = last
+        asking[i] = who[q]
+        total += last - first
+    return hits + other_hits - half, total
 
 
 @kernel

@@ -28,6 +28,9 @@ from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Prob
 __all__ = ["BiSort"]
 
 RATIO: Final = 8
+MERGED: Final = 2
+MERGED_IN_GROUPS: Final = 8
+"""Rows of a run per probe up to which merging is faster than searching, without groups and with."""
 PADDING: Final = np.int64(2**63 - 1)
 
 
@@ -48,6 +51,14 @@ class _Run:
     def nbytes(self) -> int:
         arrays = (self.key, self.row, self.group, self.index, self.group_index, self.top, self.group_top)
         return sum(array.nbytes for array in arrays if array is not None)
+
+    def find(self, probes: Probes, start: Int64s, end: Int64s, who: Int32s) -> tuple[int, int]:
+        """Write the probes' ranges that are not empty; return how many there are, and how many rows lie in them."""
+        wanted = probes.lo, probes.hi, probes.group, probes.who
+        if self.size <= len(probes) * (MERGED if self.group is None else MERGED_IN_GROUPS):
+            return sorted_run.merge_ranges(self.key, self.group, self.size, *wanted, start, end, who)
+        levels = self.index, self.group_index, self.top, self.group_top
+        return sorted_run.find_ranges(self.key, self.group, self.size, *levels, *wanted, start, end, who)
 
 
 class BiSort:
@@ -72,22 +83,7 @@ class BiSort:
         for run in self._runs:
             start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
             who = np.empty(len(probes), np.int32)
-            hits, count = sorted_run.find_ranges(
-                run.key,
-                run.group,
-                run.size,
-                run.index,
-                run.group_index,
-                run.top,
-                run.group_top,
-                probes.lo,
-                probes.hi,
-                probes.group,
-                probes.who,
-                start,
-                end,
-                who,
-            )
+            hits, count = run.find(probes, start, end, who)
             if count:
                 found.append(Ranges(start[:hits], end[:hits], count, who[:hits], run.row))
         return found
