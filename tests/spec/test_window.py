@@ -92,6 +92,8 @@ def test_time_window_forms() -> None:
         {"length": "1 minute", "ts": "t", "lateness": "-1 seconds"},
         {"length": 60, "ts": "t"},
         {"length": "1 month", "ts": "t"},
+        {"length": "1 minute", "ts": 5},
+        {"length": {"a": "1 minute", "b": "1 minute"}, "ts": 5},
     ],
     ids=str,
 )
@@ -118,6 +120,7 @@ def test_count_window_forms() -> None:
         {"left": 5},
         {"count": 5, "left": 5},
         {"left": 5, "right": 0},
+        {"count": 5, "order_by": 7},
     ],
     ids=str,
 )

@@ -184,6 +184,7 @@ def time_window(
                 'give a positive length, for example time_window("10 minutes", ts="ts")',
             )
         )
+    _check_columns("ts", {"left": left_column, "right": right_column})
     _check_lateness(window.lateness)
     return window
 
@@ -228,9 +229,12 @@ def count_window(
         names = _stream_names("count_window", count=count, order_by=order_by)
         counts = _per_stream("count", count, names)
         _check_counts(counts)
-        return CountWindows(counts, None if order_by is None else _per_stream("order_by", order_by, names))
+        columns = None if order_by is None else _per_stream("order_by", order_by, names)
+        _check_columns("order_by", columns or {})
+        return CountWindows(counts, columns)
     left_count, right_count = _both("count_window", count, left, right, "1_000_000")
     _check_counts({"left": left_count, "right": right_count})
+    _check_columns("order_by", {} if order_by is None else {"left": order_by, "right": order_by})
     return CountWindow(left_count, right_count, order_by)
 
 
@@ -282,6 +286,7 @@ def _checked_times(lengths: dict[str, timedelta], ts: dict[str, str], lateness: 
                 "give every stream a positive length",
             )
         )
+    _check_columns("ts", ts)
     _check_lateness(lateness)
     return windows
 
@@ -293,6 +298,18 @@ def _check_lateness(lateness: timedelta) -> None:
                 f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
             )
         )
+
+
+def _check_columns(argument: str, columns: Mapping[str, object]) -> None:
+    for stream, column in columns.items():
+        if not isinstance(column, str):
+            raise SpecificationError(
+                explain_refusal(
+                    f"{argument} of {stream} is {column!r}",
+                    "the name of a column, as text",
+                    f'give for example {argument}="time"',
+                )
+            )
 
 
 def _check_counts(counts: Mapping[str, object]) -> None:
