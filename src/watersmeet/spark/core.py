@@ -25,6 +25,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, one_batch, open_blob, to_blobs
+from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
@@ -175,6 +176,7 @@ class Core(StatefulProcessor):
             oldest=min((run.generation for run in runs), default=self.live.newest),
             groups=self.groups.report(),
         )
+        set_aside("join")
 
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""

@@ -26,6 +26,7 @@ from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Route
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
@@ -50,6 +51,7 @@ __all__ = [
     "to_blob",
     "to_blobs",
     "unpacker",
+    "write_rows",
 ]
 
 ENVELOPE: Final = (
@@ -114,6 +116,7 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
                 yield _packed(core_ids[core], stream, 0, seal(envelope), table)
             routed += kept.rows.num_rows
         yield _heartbeats(core_ids, stream, nulls, table)
+        set_aside("pack")
 
     return pack
 
@@ -126,6 +129,7 @@ def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
         for rows in _collected(batches, streams.schemas[stream]):
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
+        set_aside("arrange")
 
     return arrange
 
@@ -148,6 +152,7 @@ def unpacker(schema: pa.Schema) -> ArrowMap:
                     yield from _columns(pa.ipc.open_stream(blob.as_buffer()), schema)
                 if file.is_valid:
                     yield from _columns(take_pairs(file.as_py()), schema)
+        set_aside("unpack")
 
     return unpack
 
@@ -170,9 +175,14 @@ def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Ite
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
     """Return rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
+    write_rows(rows, sink)
+    return sink.getvalue()
+
+
+def write_rows(rows: pa.RecordBatch | pa.Table, sink: pa.NativeFile) -> None:
+    """Write rows as an Arrow IPC stream."""
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
-    return sink.getvalue()
 
 
 def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
@@ -181,8 +191,7 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
     ends = [0]
     step = max(1, rows.num_rows * PIECE_BYTES // max(1, rows.nbytes))
     for begin in range(0, rows.num_rows, step):
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write(rows.slice(begin, step))
+        write_rows(rows.slice(begin, step), sink)
         ends.append(sink.tell())
     offsets = pa.py_buffer(np.array(ends, np.int32))
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, sink.getvalue()])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,16 +66,19 @@ class RunCache:
         folders = os.environ.get("SPARK_LOCAL_DIRS", "")
         return cls(Path(folders.split(",")[0]) / "watersmeet", limit) if folders else None
 
-    def put(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Leave a run for other workers, if there is room."""
-        if not self._make_room(len(content)):
+    def put(self, name: str, nbytes: int, write: Callable[[pa.NativeFile], None]) -> None:
+        """Leave a run of about ``nbytes`` for other workers, if there is room; ``write`` writes it to a file."""
+        if not self._make_room(nbytes):
             return
         draft = self._folder / f"{name}.{os.getpid()}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with draft.open("wb") as file:
-                file.write(PREFIX.pack(MAGIC, len(content), *_checksums(content)))
-                file.write(memoryview(content))
+            with pa.OSFile(str(draft), "wb") as file:
+                file.write(bytes(PREFIX.size))
+                write(file)
+            content = _mapped(draft).slice(PREFIX.size)
+            with draft.open("r+b") as opened:
+                opened.write(PREFIX.pack(MAGIC, content.size, *_checksums(content)))
             draft.replace(self._path(name))
         except OSError:  # no space, no permission, folder gone: the state store has the run
             with suppress(OSError):
@@ -85,8 +89,7 @@ class RunCache:
         path = self._path(name)
         try:
             stat = path.stat()
-            with pa.memory_map(str(path)) as file:
-                whole = file.read_buffer()
+            whole = _mapped(path)
             os.utime(path, ns=(time.time_ns(), stat.st_mtime_ns))  # just opened: among the last to make room
         except OSError:
             return None
@@ -130,13 +133,18 @@ class RunCache:
         return True
 
 
+def _mapped(path: Path) -> pa.Buffer:
+    with pa.memory_map(str(path)) as file:
+        return file.read_buffer()
+
+
 def _identity(stat: os.stat_result) -> tuple[int, ...]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _checksums(content: bytes | pa.Buffer) -> tuple[int, int]:
+def _checksums(content: pa.Buffer) -> tuple[int, int]:
     """Return the sum and the exclusive or of the content's words: no single damaged word leaves both as they are."""
-    whole = len(content) - len(content) % WORD
+    whole = content.size - content.size % WORD
     words: npt.NDArray[np.uint64] = np.frombuffer(content, np.uint64, whole // WORD)
     rest = int.from_bytes(bytes(memoryview(content)[whole:]), "little")
     return (int(words.sum()) + rest) % 2**64, int(np.bitwise_xor.reduce(words)) ^ rest

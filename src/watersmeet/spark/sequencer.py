@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, Routes, envelopes, joinable, one_batch, open_blob, seal
+from watersmeet.spark.garbage import set_aside
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import count_arrivals
@@ -63,6 +64,7 @@ class Sequencer(StatefulProcessor):
                 yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((list(totals.values()),))
+        set_aside("number")
 
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.spark.core import OUTPUT
+from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.join import pair_pipeline
 from watersmeet.spark.pipeline import ids_of
 from watersmeet.spark.routing import choose_routing
@@ -57,6 +58,7 @@ class _Dropping(StatefulProcessor):
             "busy_seconds": time.perf_counter() - begin,
         }
         yield pd.DataFrame({name: [value] for name, value in record.items()})
+        set_aside("drop")
 
     def close(self) -> None:
         """Nothing to close."""
