@@ -67,9 +67,12 @@ class KeyedBatch:
         return self._keys[axis]
 
     def ranges(self, axis: int) -> list[KeyRange]:
-        """Return what the rows look for on an exact axis, in the batch's order."""
+        """Return what the rows look for on an axis, in the batch's order."""
         if axis not in self._ranges:
-            self._ranges[axis] = key_ranges(self.plan.axes[axis], self.side, self.key(axis))
+            if self.plan.axes[axis].domain.is_exact:
+                self._ranges[axis] = key_ranges(self.plan.axes[axis], self.side, self.key(axis))
+            else:
+                self._ranges[axis] = self._ranges_by_sorting(axis)
         return self._ranges[axis]
 
     def sorted(self, order: IndexOrder) -> SortedKeys:
@@ -115,6 +118,13 @@ class KeyedBatch:
                 (wanted,) = self.ranges(self.plan.time)
                 self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
         return self._reach
+
+    def _ranges_by_sorting(self, axis: int) -> list[KeyRange]:
+        keys = self.sorted(IndexOrder((), axis))
+        ranges = key_ranges(self.plan.axes[axis], self.side, keys.key)
+        back = np.empty_like(keys.row)
+        back[keys.row] = np.arange(len(back), dtype=back.dtype)
+        return [KeyRange(wanted.lo[back], wanted.hi[back], wanted.empty) for wanted in ranges]
 
     def _look_for(self, order: IndexOrder) -> list[Probes]:
         keys = self.sorted(order)
