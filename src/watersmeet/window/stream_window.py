@@ -9,6 +9,9 @@
 
 Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a
 segment that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
+
+Cost of verifying. Conditions on keys are checked by kernels, the residual in Python: so keys narrow what an index finds
+as far as they can, and what is left of all segments is checked at once.
 """
 
 from __future__ import annotations
@@ -111,21 +114,6 @@ class StreamWindow:
             candidates = self._satisfying(self.plan.residual, candidates, batch)
         for stored, pairs in candidates:
             yield Match(pairs.who, stored.rows, pairs.row)
-
-    def _candidates(self, batch: KeyedBatch) -> Iterator[Candidates]:
-        """Yield the pairs for which the window holds, and all of the predicate that is not in the residual."""
-        if len(batch) == 0:
-            return
-        for segment in self.segments:
-            inside = self._inside(segment, batch)
-            if inside is None:
-                continue
-            checks = self._checks(segment.choice.order, window_holds=inside)
-            for pairs in segment.probe(batch):
-                for stored, who, row in segment.payload.split(pairs.who, pairs.row):
-                    left = self._narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
-                    if left.count:
-                        yield stored, left
 
     def expire(self, before: int) -> None:
         """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
@@ -257,6 +245,21 @@ class StreamWindow:
         return sample_rows(self.segments[-1].payload.newest) if self.segments else None
 
     # --- verify -----------------------------------------------------------------------------------------------------
+
+    def _candidates(self, batch: KeyedBatch) -> Iterator[Candidates]:
+        """Yield the pairs for which the window holds, and all of the predicate that is not in the residual."""
+        if len(batch) == 0:
+            return
+        for segment in self.segments:
+            inside = self._inside(segment, batch)
+            if inside is None:
+                continue
+            checks = self._checks(segment.choice.order, window_holds=inside)
+            for pairs in segment.probe(batch):
+                for stored, who, row in segment.payload.split(pairs.who, pairs.row):
+                    left = self._narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
+                    if left.count:
+                        yield stored, left
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""

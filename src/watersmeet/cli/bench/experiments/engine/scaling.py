@@ -85,7 +85,7 @@ def _in_turns(work: dict[str, dict[int, Callable[[], float]]], context: Context)
 def _threads_alone(cores: int, window: int, rows: int) -> Callable[[], float]:
     """Return what lets threads that share nothing probe a window, a part of it each, and tells the seconds."""
     share, who = window // cores, np.arange(rows, dtype=np.int32)
-    probing = np.random.default_rng(SEED).integers(1, VALUES, rows)
+    probing = np.sort(np.random.default_rng(SEED).integers(1, VALUES, rows))  # as batches are
     keys = [np.random.default_rng((SEED, core)).integers(1, VALUES, share) for core in range(cores)]
     stored = np.arange(share, dtype=np.int32)
 
