@@ -1,8 +1,14 @@
-"""A batch of one stream's rows with its keys: computed when first asked for, sorted once per order, then kept."""
+"""A batch of one stream's rows with its keys: computed when first asked for, sorted once per order, then kept.
+
+Threads that probe side by side share a batch: the first that asks computes, the others wait for it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +26,8 @@ __all__ = ["Arrival", "KeyedBatch", "SortedKeys"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+What = TypeVar("What")
+Computed = TypeVar("Computed")
 
 LOWEST = np.int64(-(2**63))
 HIGHEST = np.int64(2**63 - 1)
@@ -56,27 +64,24 @@ class KeyedBatch:
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
     _reach: tuple[Extent, Extent] | None = None
     _portion: tuple[int, int] = (0, 1)
+    _computing: RLock = field(default_factory=RLock)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
     def key(self, axis: int) -> Int64s:
         """Return the batch's keys on an axis, in the batch's order."""
-        if axis not in self._keys:
-            self._keys[axis] = axis_keys(self.plan.axes[axis], self.side, self.rows, self.plan.schemas)
-        return self._keys[axis]
+        return self._once(
+            self._keys, axis, lambda: axis_keys(self.plan.axes[axis], self.side, self.rows, self.plan.schemas)
+        )
 
     def ranges(self, axis: int) -> list[KeyRange]:
-        """Return what the rows look for on an exact axis, in the batch's order."""
-        if axis not in self._ranges:
-            self._ranges[axis] = key_ranges(self.plan.axes[axis], self.side, self.key(axis))
-        return self._ranges[axis]
+        """Return what the rows look for on an axis, in the batch's order."""
+        return self._once(self._ranges, axis, lambda: self._find_ranges(axis))
 
     def sorted(self, order: IndexOrder) -> SortedKeys:
         """Return the batch in an order: by group, then key."""
-        if order not in self._sorted:
-            self._sorted[order] = self._sort(order)
-        return self._sorted[order]
+        return self._once(self._sorted, order, lambda: self._sort(order))
 
     def entries(self, order: IndexOrder, first_row: int) -> Entries:
         """Return the batch as rows to store; its first row gets the number ``first_row``."""
@@ -85,12 +90,11 @@ class KeyedBatch:
 
     def probes(self, order: IndexOrder) -> list[Probes]:
         """Return what the batch looks for in a subwindow of the other stream, one set of probes per interval."""
-        if order not in self._probes:
-            self._probes[order] = self._look_for(order)
+        probes = self._once(self._probes, order, lambda: self._look_for(order))
         number, of = self._portion
         if of == 1:
-            return self._probes[order]
-        shares = [_share(probes, number, of) for probes in self._probes[order]]
+            return probes
+        shares = [_share(some, number, of) for some in probes]
         return [share for share in shares if len(share)]
 
     def portion(self, number: int, of: int) -> KeyedBatch:
@@ -115,6 +119,23 @@ class KeyedBatch:
                 (wanted,) = self.ranges(self.plan.time)
                 self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
         return self._reach
+
+    def _once(self, kept: dict[What, Computed], what: What, compute: Callable[[], Computed]) -> Computed:
+        """Return what was kept, or compute and keep it."""
+        if what not in kept:
+            with self._computing:
+                if what not in kept:
+                    kept[what] = compute()
+        return kept[what]
+
+    def _find_ranges(self, axis: int) -> list[KeyRange]:
+        if self.plan.axes[axis].domain.is_exact:
+            return key_ranges(self.plan.axes[axis], self.side, self.key(axis))
+        keys = self.sorted(IndexOrder((), axis))  # bounds that are widened come sorted
+        ranges = key_ranges(self.plan.axes[axis], self.side, keys.key)
+        back = np.empty_like(keys.row)
+        back[keys.row] = np.arange(len(back), dtype=back.dtype)
+        return [KeyRange(wanted.lo[back], wanted.hi[back], wanted.empty) for wanted in ranges]
 
     def _look_for(self, order: IndexOrder) -> list[Probes]:
         keys = self.sorted(order)

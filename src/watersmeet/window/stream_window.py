@@ -9,6 +9,9 @@
 
 Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a
 segment that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
+
+Cost of verifying. Conditions on keys are checked by kernels, the residual in Python: so keys narrow what an index finds
+as far as they can, and what is left of all segments is checked at once.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from watersmeet.columns.keys import axis_keys
 from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
-from watersmeet.spec.expression import Column, Side
+from watersmeet.spec.expression import Column, Predicate, Side
 from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of
+from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of, one_array
 from watersmeet.window.plain_rows import PlainRows, can_be_plain
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.sample import key_fractions, sample_rows
@@ -50,6 +53,10 @@ STEPS_PER_SEGMENT: Final = 32
 SMALLEST_SEGMENT: Final = 1 << 14
 LARGEST_SEGMENT: Final = 1 << 26
 LARGEST_STEP: Final = 1 << 20
+ROWS_PER_CANDIDATE: Final = 4
+"""With fewer candidates than one in so many stored rows the residual alone is cheaper than keys for all of them."""
+CHECKED_TOGETHER: Final = 1 << 16
+"""Candidates, of several segments, that are checked by the residual at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,10 @@ class Match:
     who: Int32s
     stored: pa.RecordBatch
     row: Int32s
+
+
+Candidates = tuple[Stored, Pairs]
+"""Pairs of rows of a probing batch and rows of a piece."""
 
 
 class StreamWindow:
@@ -98,18 +109,11 @@ class StreamWindow:
 
     def probe(self, batch: KeyedBatch) -> Iterator[Match]:
         """Yield every stored row that meets a row of ``batch``, a batch of the other side."""
-        if len(batch) == 0:
-            return
-        for segment in self.segments:
-            inside = self._inside(segment, batch)
-            if inside is None:
-                continue
-            checks = self._checks(segment.choice.order, window_holds=inside)
-            for pairs in segment.probe(batch):
-                for stored, who, row in segment.payload.split(pairs.who, pairs.row):
-                    found = self._verified(stored, Pairs(who, row), batch, checks, window_holds=inside)
-                    if found.count:
-                        yield Match(found.who, stored.rows, found.row)
+        candidates = self._candidates(batch)
+        if self.plan.residual is not None:
+            candidates = self._satisfying(self.plan.residual, candidates, batch)
+        for stored, pairs in candidates:
+            yield Match(pairs.who, stored.rows, pairs.row)
 
     def expire(self, before: int) -> None:
         """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
@@ -242,6 +246,21 @@ class StreamWindow:
 
     # --- verify -----------------------------------------------------------------------------------------------------
 
+    def _candidates(self, batch: KeyedBatch) -> Iterator[Candidates]:
+        """Yield the pairs for which the window holds, and all of the predicate that is not in the residual."""
+        if len(batch) == 0:
+            return
+        for segment in self.segments:
+            inside = self._inside(segment, batch)
+            if inside is None:
+                continue
+            checks = self._checks(segment.choice.order, window_holds=inside)
+            for pairs in segment.probe(batch):
+                for stored, who, row in segment.payload.split(pairs.who, pairs.row):
+                    left = self._narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
+                    if left.count:
+                        yield stored, left
+
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
         earliest, latest = batch.reach()
@@ -253,22 +272,29 @@ class StreamWindow:
         return place.low >= earliest.high and place.high <= latest.low
 
     def _checks(self, order: IndexOrder, *, window_holds: bool) -> list[int]:
-        """Return the axes that must be checked on candidates: those required and not enforced by the order itself."""
+        """Return the axes to check candidates on: those required and not enforced by the order, then all others."""
         enforced = {order.key} | (set(order.group) if len(order.group) == 1 else set())
         if window_holds:
             enforced.add(self.plan.time)
-        return [number for number, axis in enumerate(self.plan.axes) if axis.required and number not in enforced]
+        required = [number for number, axis in enumerate(self.plan.axes) if axis.required and number not in enforced]
+        looked_up = {order.key, *order.group}
+        return required + [
+            number for number, axis in enumerate(self.plan.axes) if not axis.required and number not in looked_up
+        ]
 
-    def _verified(
+    def _narrowed(
         self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[int], *, window_holds: bool
     ) -> Pairs:
-        """Return the candidates that satisfy the rest of the predicate and the window."""
+        """Return the candidates for which the axes to check hold, and the window.
+
+        What an axis that is not required stands for is in the residual too. Keys tell much faster that it does not
+        hold, but those of all rows are computed for that, which few candidates are not worth.
+        """
         for axis in checks:
-            pairs = self._in_ranges(stored, pairs, batch, axis)
+            if self.plan.axes[axis].required or pairs.count * ROWS_PER_CANDIDATE >= stored.rows.num_rows:
+                pairs = self._in_ranges(stored, pairs, batch, axis)
         if self.plan.time is None and not window_holds:
             pairs = self._in_count_window(stored, pairs, batch)
-        if self.plan.residual is not None and pairs.count:
-            pairs = self._satisfying(stored, pairs, batch)
         return pairs
 
     def _in_ranges(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int) -> Pairs:
@@ -295,18 +321,56 @@ class StreamWindow:
         )
         return _kept(pairs, keep, kept)
 
-    def _satisfying(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
-        assert self.plan.residual is not None
+    def _satisfying(
+        self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch
+    ) -> Iterator[Candidates]:
+        """Yield the candidates that satisfy the residual."""
+        for some in _put_together(candidates):
+            who = np.concatenate([pairs.who for _, pairs in some])
+            keep = self._truth(residual, some, batch, who)
+            for (stored, pairs), kept in zip(some, np.split(keep, _ends(some)[:-1]), strict=True):
+                satisfying = _kept(pairs, kept, int(np.count_nonzero(kept)))
+                if satisfying.count:
+                    yield stored, satisfying
+
+    def _truth(
+        self, residual: Predicate, candidates: list[Candidates], batch: KeyedBatch, who: Int32s
+    ) -> npt.NDArray[np.bool_]:
+        """Return for each candidate, ``who`` being the probing rows of all, whether it satisfies the residual."""
         taken: dict[Column, pa.Array] = {}
 
         def column(wanted: Column) -> pa.Array:
             if wanted not in taken:
-                rows, at = (stored.rows, pairs.row) if wanted.side == self.side else (batch.rows, pairs.who)
-                taken[wanted] = rows.column(rows.schema.get_field_index(wanted.name)).take(pa.array(at))
+                if wanted.side == self.side:
+                    parts = [_taken(stored.rows, wanted, pairs.row) for stored, pairs in candidates]
+                    taken[wanted] = parts[0] if len(parts) == 1 else one_array(parts)
+                else:
+                    taken[wanted] = _taken(batch.rows, wanted, who)
             return taken[wanted]
 
-        keep = np.ascontiguousarray(is_true(self.plan.residual, column, self.plan.schemas, pairs.count))
-        return _kept(pairs, keep, int(np.count_nonzero(keep)))
+        return np.ascontiguousarray(is_true(residual, column, self.plan.schemas, len(who)))
+
+
+def _put_together(candidates: Iterator[Candidates]) -> Iterator[list[Candidates]]:
+    """Yield candidates as lists that are checked together: a check of few costs as much Python as one of many."""
+    some: list[Candidates] = []
+    count = 0
+    for stored, pairs in candidates:
+        if some and count + pairs.count > CHECKED_TOGETHER:
+            yield some
+            some, count = [], 0
+        some.append((stored, pairs))
+        count += pairs.count
+    if some:
+        yield some
+
+
+def _ends(candidates: list[Candidates]) -> Int64s:
+    return np.cumsum([pairs.count for _, pairs in candidates])
+
+
+def _taken(rows: pa.RecordBatch, column: Column, at: Int32s) -> pa.Array:
+    return rows.column(rows.schema.get_field_index(column.name)).take(pa.array(at))
 
 
 def _kept(pairs: Pairs, keep: npt.NDArray[np.bool_], kept: int) -> Pairs:

@@ -30,7 +30,7 @@ from watersmeet.subwindow.choose import Structure
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["NESTED_LOOP_TOPOLOGIES", "Rig", "band_rows", "core_counts", "highest_rate"]
+__all__ = ["NESTED_LOOP_TOPOLOGIES", "VALUES", "Rig", "band_rows", "core_counts", "highest_rate"]
 
 ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
 VALUES: Final = 10_000
