@@ -160,7 +160,7 @@ def test_no_folder_no_balance(spark: SparkSession, folder_of: Streams, tmp_path:
     folders = [folder_of("left", left), folder_of("right", right)]
     query = run(wm.join(*(stream(spark, folder) for folder in folders), CASES["hash"], WINDOW, cores=CORES), tmp_path)
     assert committed(spark, tmp_path) == truth(left, right, 0, 0)
-    assert {core["groups"] for metric in metrics_of(query) for core in metric.cores if core} == {"[[0,0,0,0]]"}
+    assert {core["groups"] for metric in metrics_of(query) for core in metric.cores if core} == {"[[0,0,0,0],0]"}
 
 
 def test_another_balance_is_refused(spark: SparkSession) -> None:
