@@ -330,7 +330,7 @@ def test_balance_settles(lengths: tuple[float, float], limit: float | None, seed
     held = np.stack([left, right]) * random.uniform(1, 3, GROUPS) * np.array(lengths)[:, None]
     settings = Settings(decluster=False, core_bytes=None if limit is None else 1 + int(limit * held.sum() / CORES))
     generation = FIRST
-    for _ in range(12):
+    for _ in range(8):
         observation = observed(generation, left, right, pairs)
         stored = [generation.owned_by(core) for core in range(CORES)]
         plan = decided(

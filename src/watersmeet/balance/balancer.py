@@ -64,6 +64,12 @@ MANY_COPIES: Final = 1.3
 """Right rows stored for each that came, above which buckets are made wider: it takes a window until that pays."""
 RELIEF: Final = 0.9
 """Part of the bytes that it may hold to which a core is brought that holds more."""
+LEAST_EVEN: Final = 1.25
+"""A limit below so many times the mean cannot be kept, or only just: then this is what a core may hold."""
+LARGE: Final = 0.5
+SMALL: Final = 0.25
+"""Parts of what a core may hold: a group with more than the first is cut for its bytes, with less than the second is
+not kept cut for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +241,24 @@ class _Draft:
     def cut_groups(self) -> None:
         """Cut groups that are more than a core's fair share; mend those that need no cut any longer."""
         parts = np.fromiter(map(len, self.owners), np.int64)
-        whole = self._work.of_parts(np.ones_like(parts))
-        shares = whole * len(self.active) / whole.sum()
+        whole, shares = self._whole_groups()
         # Small parts are easy to move, as long as there are cores without one to move them to.
         most = np.clip(shares / LARGEST_PART, len(self.active) // 2, len(self.active))
         wanted = np.minimum(np.ceil(np.clip(shares / PART, 1, most)), self._work.most_parts()).astype(np.int64)
         too_large = np.where(parts == 1, shares > 1, shares > LARGEST_PART * parts) & (4 * wanted > 5 * parts)
-        too_small = (shares <= SMALLEST_PART * parts) & (wanted < parts)
+        is_small = self._work.left_bytes / wanted + self._work.right_bytes <= SMALL * self._most_bytes
+        too_small = (shares <= SMALLEST_PART * parts) & (wanted < parts) & is_small
         changed = np.flatnonzero(too_large | too_small)
         for group in changed[np.argsort(-whole[changed], kind="stable")].tolist():
             before, after = int(parts[group]), int(wanted[group])
             self._recut(group, after)
             share = f"group {group} is {shares[group]:.2f} times a core's fair share"
             self._decide("cut" if after > before else "mend", f"{share}: {after} part(s) instead of {before}")
+
+    def _whole_groups(self) -> tuple[Floats, Floats]:
+        """Return the work of each group, were it not cut, and how many times a core's fair share that is."""
+        whole = self._work.of_parts(np.ones(len(self.owners), np.int64))
+        return whole, whole * len(self.active) / whole.sum()
 
     def _recut(self, group: int, parts: int) -> None:
         """Give a group ``parts`` owners: those it has, and the least loaded others."""
@@ -287,6 +298,7 @@ class _Draft:
         work = {group: self._work.of_part(group, len(self.owners[group])) for group in self._owned[supplier]}
         largest_first = sorted((group for group in work if work[group] > 0), key=lambda group: (-work[group], group))
         little = mean * self._settings.tolerance / 4
+        _, shares = self._whole_groups()
         yielded = 0
         # First what leaves nobody above the mean by much, then whatever makes things better.
         for modest, group in product((True, False), largest_first):
@@ -294,7 +306,9 @@ class _Draft:
                 break
             if supplier in self.owners[group]:
                 most = mean + 2 * little if modest else float(self._loads[supplier]) - 2 * little
-                owners = self._better_owners(group, supplier, most, may_cut=self._settings.cut and not modest)
+                worth_cutting = shares[group] > SMALLEST_PART * (len(self.owners[group]) + 1)  # or it would be mended
+                may_cut = self._settings.cut and not modest and bool(worth_cutting)
+                owners = self._better_owners(group, supplier, most, may_cut=may_cut)
                 if owners is not None:
                     self._own(group, owners)
                     yielded += 1
@@ -302,8 +316,7 @@ class _Draft:
 
     def _better_owners(self, group: int, supplier: int, most: float, *, may_cut: bool) -> tuple[int, ...] | None:
         """Return owners that relieve a supplier of a group, or of half of it, and load nobody beyond ``most``."""
-        room = max(self._most_bytes, float(self._bytes[supplier]))
-        owners = self._handed_over(group, supplier, _Bounds(most, room), may_cut=may_cut)
+        owners = self._handed_over(group, supplier, _Bounds(most, RELIEF * self._most_bytes), may_cut=may_cut)
         speed = self._work.speed
         others = [core for core in self.owners[group] if core != supplier]
         if owners is None and others and speed[supplier] > 1:
@@ -334,7 +347,9 @@ class _Draft:
     @property
     def _most_bytes(self) -> float:
         """What a core may hold."""
-        return self._settings.core_bytes or self._settings.uneven * float(self._bytes[self.active].mean())
+        mean = float(self._bytes[self.active].mean())
+        limit = self._settings.core_bytes
+        return self._settings.uneven * mean if limit is None else max(limit, LEAST_EVEN * mean)
 
     def move_bytes(self) -> None:
         """Let cores that hold too much yield groups to cores that have room, the fullest first."""
@@ -359,8 +374,9 @@ class _Draft:
             if self._bytes[supplier] <= enough or yielded == self._settings.moves:
                 break
             if supplier in self.owners[group]:
-                # Each part holds all right rows.
-                may_cut = self._settings.cut and self._work.left_bytes[group] > self._work.right_bytes[group]
+                # Each part holds all right rows: only what are left rows for the most part becomes less.
+                cuttable = held[group] > LARGE * enough and self._work.left_bytes[group] > self._work.right_bytes[group]
+                may_cut = self._settings.cut and bool(cuttable)
                 bounds = _Bounds(most, enough)
                 owners = self._handed_over(group, supplier, bounds, may_cut=may_cut, by_bytes=True)
                 if owners is not None:
