@@ -88,7 +88,7 @@ class Settings:
     """The degree grows when there are more than ``beta`` busy cores for every idle one."""
     core_bytes: int | None = None
     """Bytes that a core may hold (None: ``uneven`` times the mean)."""
-    uneven: float = 2.0
+    uneven: float = 1.5
     """Without ``core_bytes``, a core is a supplier from this many times the mean of all bytes."""
     moves: int | None = None
     """Groups that a supplier may yield in one epoch (None: as many as it takes)."""

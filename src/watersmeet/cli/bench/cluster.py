@@ -38,7 +38,7 @@ from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import plan_join
 from watersmeet.window.stream_window import StreamWindow
 
-__all__ = ["Cluster", "Costs", "Keys", "Load", "Step", "b_model", "measure_costs"]
+__all__ = ["ROW_BYTES", "Cluster", "Costs", "Keys", "Load", "Step", "b_model", "measure_costs"]
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
