@@ -111,13 +111,14 @@ def _observed(joined: DataFrame, name: str) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
     totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
+    decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
         METRICS,
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
         F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
         F.struct(
             F.max("generation").alias("generation"),
-            F.filter(F.split(F.max("decisions"), "\n"), lambda reason: reason != "").alias("decisions"),
+            F.filter(decisions, lambda reason: reason != "").alias("decisions"),
         ).alias("balance"),
         F.max(F.lit(name)).alias("join"),
     )
