@@ -158,7 +158,7 @@ def test_a_hot_key_is_shared_out_while_the_query_runs(
     written = pairs.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint")
     query = written.trigger(availableNow=True).start()
     query.awaitTermination()
-    metrics = metrics_of(query)
+    metrics = [metric for metric in metrics_of(query) if any(metric.cores)]  # not the last, which has no rows
     found = [sorted(core["pairs"] for core in metric.cores if core) for metric in metrics]
     assert sum(map(sum, found)) == truth(left, right, 0, 0).total()
     (generations,) = generations_in(balance_folder)
@@ -203,7 +203,7 @@ def test_fewer_cores_while_the_query_waits_and_more_when_it_does_not(
     hurrying = begin({"availableNow": True})
     hurrying.awaitTermination()
     assert cores_of(hurrying)[-1] > fewest
-    assert any("cores are busy or full and" in reason for reason in shown_by(hurrying))
+    assert any("busy or full, 0 idle" in reason for reason in shown_by(hurrying))
     (generations,) = generations_in(balance_folder, MANY_CORES)
     degrees = [len(generation.active) for generation in generations]
     lowest = degrees.index(min(degrees))
@@ -226,7 +226,7 @@ def test_a_core_that_holds_too_much_yields_groups(
         text = [pa.array(["w" * 2000 if wide[key] else "" for key in table["k"].to_pylist()]) for table in some]
         sides.append([table.append_column("text", own) for table, own in zip(some, text, strict=True)])
     folders = [folder_of(name, some) for name, some in zip(("left", "right"), sides, strict=True)]
-    spark.conf.set("spark.watersmeet.coreBytes", "700000")
+    spark.conf.set("spark.watersmeet.coreBytes", "1100000")
     try:
         pairs = wm.join(*(stream(spark, folder) for folder in folders), CASES["hash"], WINDOW, cores=CORES)
         query = run(pairs, tmp_path)
@@ -234,10 +234,10 @@ def test_a_core_that_holds_too_much_yields_groups(
         spark.conf.unset("spark.watersmeet.coreBytes")
     metrics = [metric for metric in metrics_of(query) if metric.rows_in]
     held = [sorted(core["state_bytes"] for core in metric.cores if core) for metric in metrics]
-    assert max(core for some in held[:4] for core in some) > 700_000
+    assert max(core for some in held[:4] for core in some) > 1_100_000
     assert held[3][1] > 10 * held[3][0]
-    assert any("and may hold 7e+05" in reason for reason in shown_by(query))
-    assert held[-1][1] <= 700_000
+    assert any("and may hold 1.1e+06" in reason for reason in shown_by(query))
+    assert held[-1][1] <= 1_100_000
     assert committed(spark, tmp_path) == truth(*sides, 0, 0)
 
 

@@ -132,10 +132,11 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
         draft.choose_width(observation.replication)
     if settings.decluster:
         draft.choose_active(cores)
-    if settings.cut:
-        draft.cut_groups()
-    draft.move_groups()
-    draft.move_bytes()
+    if draft.width == newest.width:  # groups of other buckets are other groups: what they cost shows in the next epoch
+        if settings.cut:
+            draft.cut_groups()
+        draft.move_groups()
+        draft.move_bytes()
     if not draft.decisions:
         return Plan(None, ())
     generation = replace(
@@ -219,7 +220,7 @@ class _Draft:
         if busy > settings.beta * idle and wanted > len(self.active):
             more = [core for core in range(cores) if core not in set(self.active)][: wanted - len(self.active)]
             self.active = sorted([*self.active, *more])
-            self._decide("grow", f"{busy} cores are busy or full and {idle} idle: {len(self.active)} from now on")
+            self._decide("grow", f"{busy} core(s) busy or full, {idle} idle: {len(self.active)} from now on")
         elif idle == len(self.active) and wanted < len(self.active):
             keep = np.argsort(self._work.speed[self.active], kind="stable")[:wanted]
             self.active = sorted(np.array(self.active)[keep].tolist())

@@ -298,7 +298,8 @@ def measure_work(observation: Observation, generation: Generation, cores: int) -
     costs = fit_costs(observation.cores)
     speed = _speed(observation.cores, costs, cores)
     alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) <= UNLIKE)
-    costs = fit_costs(alike)  # without those that are slow for reasons of their own
+    if alike:  # of two cores, each may be unlike the mean of both
+        costs = fit_costs(alike)  # without those that are slow for reasons of their own
     left, right, pairs, left_bytes, right_bytes = load
     return Work(left, right, pairs, left_bytes, right_bytes, costs, _speed(observation.cores, costs, cores))
 
