@@ -255,7 +255,7 @@ def test_a_core_beyond_its_limit_yields_groups_though_all_are_equally_busy() -> 
 
 def test_without_a_limit_a_core_may_hold_half_as_much_again_as_the_mean() -> None:
     assert decided(FIRST, holding(EVEN, [500.0, 300.0, 300.0, 300.0])).generation is None
-    observation = holding(EVEN, [1500.0, 300.0, 300.0, 300.0])
+    observation = holding(EVEN, [1200.0, 300.0, 300.0, 300.0])
     after = bytes_after(decided(FIRST, observation), observation)
     assert after.max() <= 1.5 * after.mean()
 
