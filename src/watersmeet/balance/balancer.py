@@ -195,6 +195,8 @@ class _Draft:
     def choose_width(self, replication: float) -> None:
         """Make buckets narrower while too few have most rows; wider when there are plenty, but many copies of rows."""
         rows = self._work.left + self._work.right
+        if not rows.any():
+            return
         # A group that will be cut counts by its parts: narrower buckets would not help a single hot value.
         rows = np.minimum(rows, PART * rows.sum() / len(self.active))
         spread = float(rows.sum() ** 2 / (rows**2).sum())
