@@ -119,17 +119,21 @@ def route_rows(
     if routing.tables is None:
         return routes
     newest = table.newest
-    low, high = (newest.group_of(ends).astype(np.int32) for ends in buckets(newest.width))
-    return [replace(route, group=_counted_for(newest, route, low, high)) for route in routes]
+    low, high = buckets(newest.width)
+    begin = newest.group_of(low).astype(np.int32)
+    if side == "left" or high is low:
+        return [replace(route, group=begin[route.rows]) for route in routes]
+    end = newest.group_of(high).astype(np.int32)
+    return [replace(route, group=_counted_for(newest, route, begin, end)) for route in routes]
 
 
-def _counted_for(newest: Generation, route: Route, low: Int32s, high: Int32s) -> Int32s:
+def _counted_for(newest: Generation, route: Route, begin: Int32s, end: Int32s) -> Int32s:
     """Return the group that each row of a route counts for: its first bucket's, or ``~`` that of its last one.
 
     A right row comes to some cores for its last bucket's sake alone: there it is a copy.
     """
     own = newest.owned_by(route.core)
-    first, last = low[route.rows], high[route.rows]
+    first, last = begin[route.rows], end[route.rows]
     return np.where(~own[first] & own[last], ~last, first)
 
 
