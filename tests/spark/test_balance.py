@@ -222,10 +222,14 @@ def test_a_core_that_holds_too_much_yields_groups(
     monkeypatch.setattr(balancing, "EPOCH", 2)
     monkeypatch.setattr(balancing, "Settings", partial(Settings, tolerance=9.0, cut=False))
     first = first_generation(CORES)
-    wide = first.first_owner[first.group_of(np.arange(2000))] == 0
+    wide = first.first_owner[first.group_of(np.arange(200))] == 0
     sides = []
     for side, seed in (("left", 9), ("right", 10)):
-        some = tables(seed, 14, 10_000 * (side == "right"), hot=0.0)
+        keys = np.random.default_rng(seed).integers(0, len(wide), (18, ROWS))
+        some = [
+            table.set_column(2, "k", pa.array(own))
+            for table, own in zip(tables(seed, len(keys), 10_000 * (side == "right")), keys, strict=True)
+        ]
         text = [pa.array(["w" * 2000 if wide[key] else "" for key in table["k"].to_pylist()]) for table in some]
         sides.append([table.append_column("text", own) for table, own in zip(some, text, strict=True)])
     folders = [folder_of(name, some) for name, some in zip(("left", "right"), sides, strict=True)]
