@@ -6,10 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from watersmeet.balance.balancer import LEAD, Plan, Settings, decide, forget
 from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable, first_generation
-from watersmeet.balance.loads import HEAVIEST, CoreLoad, GroupLoad, Observation, fit_costs, measure_work
+from watersmeet.balance.loads import (
+    HEAVIEST,
+    CoreLoad,
+    GroupLoad,
+    GroupReport,
+    Held,
+    Observation,
+    fit_costs,
+    measure_work,
+)
 
 CORES = 4
 GROUPS = 32
@@ -42,7 +53,7 @@ def observed(
         summed = GroupLoad(
             len(rest), *(sum(getattr(load, name) for load in rest) for name in ("left", "right", "pairs"))
         )
-        cores.append(CoreLoad(core, rows, found, busy, 0, tuple(named), summed))
+        cores.append(CoreLoad(core, rows, found, busy, Held(), GroupReport(tuple(named), summed)))
     return Observation(generation.first, seconds, generation.number if oldest is None else oldest, tuple(cores))
 
 
@@ -157,32 +168,190 @@ def test_old_places_are_forgotten_once_they_are_empty() -> None:
     table = RoutingTable((FIRST, moved))
     assert forget(table, 9, oldest=0).generation is None
     plan = forget(table, 9, oldest=1)
-    assert plan.generation == replace(moved, number=2, first=9 + LEAD, oldest=1)
+    reason = "no rows are left of the generations before 1"
+    assert plan.generation == replace(moved, number=2, first=9 + LEAD, oldest=1, reasons=(reason,))
     assert plan.generation is not None
     assert forget(RoutingTable((moved, plan.generation)), 20, oldest=2).generation is None
 
 
-@pytest.mark.parametrize(("width", "occupied", "expected"), [(4, 3, 2), (1, 3, 1), (1, 30, 1), (2, 200, 4)])
-def test_buckets_become_narrower_while_few_have_rows(width: int, occupied: int, expected: int) -> None:
-    groups = 256
-    generation = replace(first_generation(CORES, groups), width=width)
-    left = np.zeros(groups)
-    left[:occupied] = 1000.0
+@pytest.mark.parametrize(
+    ("width", "occupied", "replication", "expected"),
+    [
+        pytest.param(4, 3, 1.2, 2, id="few groups: narrower"),
+        pytest.param(1, 3, 1.2, 1, id="no narrower than the band"),
+        pytest.param(1, 30, 2.0, 1, id="many copies, but not groups enough"),
+        pytest.param(2, 200, 1.2, 2, id="plenty of groups, but few copies"),
+        pytest.param(2, 200, 1.5, 4, id="many copies and plenty of groups: wider"),
+        pytest.param(16, 200, 1.5, 16, id="wide enough"),
+    ],
+)
+def test_buckets_follow_skew_and_replication(width: int, occupied: int, replication: float, expected: int) -> None:
+    plan = decided_of_buckets(width, np.where(np.arange(BUCKET_GROUPS) < occupied, 1000.0, 0.0), replication)
+    assert (width if plan.generation is None else plan.generation.width) == expected
+
+
+def test_buckets_become_narrower_where_a_few_have_most_rows() -> None:
+    rows = np.full(BUCKET_GROUPS, 10.0)  # all groups have rows, ten of them nearly all
+    rows[:10] = 10_000.0
+    plan = decided_of_buckets(4, rows, 1.2)
+    assert plan.generation is not None
+    assert plan.generation.width == 2
+    assert plan.decisions[0].reason.startswith("rows lie as in 11 even groups, for 4 cores")
+
+
+def test_narrower_buckets_are_no_use_for_a_single_value() -> None:
+    rows = np.full(BUCKET_GROUPS, 100.0)
+    rows[0] = rows.sum()
+    plan = decided_of_buckets(4, rows, 1.2)
+    assert "narrow" not in {decision.kind for decision in plan.decisions}
+
+
+BUCKET_GROUPS = 256
+
+
+def decided_of_buckets(width: int, rows: np.ndarray, replication: float) -> Plan:
+    """Return what is decided where groups have so many rows of each side, and right ones are stored so often."""
+    generation = replace(first_generation(CORES, BUCKET_GROUPS), width=width)
     cores = []
     for core in range(CORES):
-        own = [GroupLoad(g, left[g], left[g], 0.0) for g in range(core, groups, CORES) if left[g]]
+        own = sorted(
+            (GroupLoad(g, rows[g], rows[g], 0.0) for g in range(core, BUCKET_GROUPS, CORES)), key=lambda g: -g.left
+        )
         rest = GroupLoad(len(own[HEAVIEST:]), *([sum(load.left for load in own[HEAVIEST:])] * 2), 0.0)
-        rows = sum(load.left + load.right for load in own)
-        cores.append(CoreLoad(core, rows, 0.0, ROW * rows, 0, tuple(own[:HEAVIEST]), rest))
+        right = float(rows[core::CORES].sum())
+        groups = GroupReport(tuple(own[:HEAVIEST]), rest, right - right / replication)
+        cores.append(CoreLoad(core, 2 * right, 0.0, 2 * ROW * right, Held(), groups))
     observation = Observation(0, 1.0, 0, tuple(cores))
-    plan = decided(generation, observation, Settings(decluster=False, cut=False, has_buckets=True))
-    assert (generation if plan.generation is None else plan.generation).width == expected
+    assert observation.replication == pytest.approx(replication)
+    return decided(generation, observation, Settings(decluster=False, cut=False, has_buckets=True))
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+def holding(observation: Observation, left: list[float], right: list[float] | None = None) -> Observation:
+    """Return the same observation of cores that hold so many bytes, all stored by the newest generation."""
+    held = [Held(x + y, x, y) for x, y in zip(left, right or [0.0] * CORES, strict=True)]
+    return replace(observation, cores=tuple(map(lambda core, some: replace(core, held=some), observation.cores, held)))
+
+
+def bytes_after(plan: Plan, observation: Observation) -> np.ndarray:
+    generation = FIRST if plan.generation is None else plan.generation
+    return measure_work(observation, FIRST, CORES).bytes_of_cores(generation)
+
+
+EVEN = observed(FIRST, even(), even(), even())
+
+
+def test_a_core_beyond_its_limit_yields_groups_though_all_are_equally_busy() -> None:
+    observation = holding(EVEN, [900.0, 300.0, 300.0, 300.0])
+    plan = decided(FIRST, observation, Settings(decluster=False, core_bytes=600))
+    assert bytes_after(plan, observation).max() <= 600
+    assert {decision.kind for decision in plan.decisions} == {"move"}
+    assert plan.decisions[-1].reason.startswith("core 0 is to hold 900 bytes and may hold 600")
+    assert plan.generation is not None
+    assert plan.generation.reasons == tuple(decision.reason for decision in plan.decisions)
+
+
+def test_without_a_limit_a_core_may_hold_half_as_much_again_as_the_mean() -> None:
+    assert decided(FIRST, holding(EVEN, [500.0, 300.0, 300.0, 300.0])).generation is None
+    observation = holding(EVEN, [1200.0, 300.0, 300.0, 300.0])
+    after = bytes_after(decided(FIRST, observation), observation)
+    assert after.max() <= 1.5 * after.mean()
+
+
+def test_groups_go_by_the_bytes_of_the_side_that_has_them() -> None:
+    """Core 0 holds right rows: its groups with left rows alone are of no use to move."""
+    left, right = even(), even()
+    own = np.arange(0, GROUPS, CORES)
+    left[own[:4]], right[own[:4]] = 2000.0, 0.0
+    left[own[4:]], right[own[4:]] = 0.0, 2000.0
+    observation = holding(observed(FIRST, left, right, even()), [0.0] * CORES, [900.0, 300.0, 300.0, 300.0])
+    plan = decided(FIRST, observation, Settings(decluster=False, core_bytes=600))
+    assert plan.generation is not None
+    moved = {group for group in range(GROUPS) if plan.generation.owners[group] != FIRST.owners[group]}
+    assert moved
+    assert moved <= set(own[4:].tolist())
+
+
+def test_a_group_beyond_the_limit_is_cut_where_that_makes_it_smaller() -> None:
+    left = even(1.0)
+    left[4] = 100.0  # of core 0, and nearly all that it holds
+    observation = holding(observed(FIRST, left, even(1000.0), even()), [800.0, 10.0, 10.0, 10.0])
+    plan = decided(FIRST, observation, Settings(decluster=False, core_bytes=500))
+    assert plan.generation is not None
+    assert len(plan.generation.owners[4]) == 2
+    assert bytes_after(plan, observation).max() <= 500
+
+
+def test_what_older_generations_stored_is_not_moved_twice() -> None:
+    """A core has yielded groups; its old rows are still there, what it stores now is little."""
+    cores = tuple(
+        replace(core, held=Held(whole, newest, 0.0))
+        for core, whole, newest in zip(EVEN.cores, (900.0, 300.0, 300.0, 300.0), (10.0, 10.0, 10.0, 10.0), strict=True)
+    )
+    assert decided(FIRST, replace(EVEN, cores=cores), Settings(decluster=False, core_bytes=600)).generation is None
+
+
+def test_work_does_not_go_where_there_is_no_room() -> None:
+    left = even() + 1000 * (np.arange(GROUPS) % CORES == 1)
+    full = holding(observed(FIRST, left, even(), even()), [990.0, 100.0, 100.0, 100.0])
+    plan = decided(FIRST, full, Settings(decluster=False, core_bytes=1000))
+    assert plan.generation is not None
+    assert bytes_after(plan, full)[0] <= 1000
+    assert bytes_after(plan, full).max() <= 1000
+
+
+def test_full_cores_are_not_left_out_and_more_are_taken_in() -> None:
+    idle = observed(FIRST, even(), even(), even(), seconds=10.0)
+    half_full = decided(FIRST, holding(idle, [500.0] * CORES), Settings(core_bytes=1000))
+    assert half_full.generation is None
+    few = decided(FIRST, idle, Settings()).generation
+    assert few is not None
+    assert few.active == (0,)
+    full = replace(observed(few, even(), even(), even(), seconds=10.0), micro_batch=few.first)
+    cores = (replace(full.cores[0], held=Held(900.0, 900.0, 0.0)), *full.cores[1:])
+    plan = decided(few, replace(full, cores=cores), Settings(core_bytes=1000))
+    assert plan.decisions[0].kind == "grow"
+
+
+@given(
+    lengths=st.tuples(st.floats(0, 100), st.floats(0, 100)),
+    limit=st.none() | st.floats(0.1, 4),
+    seed=st.integers(0, 1 << 16),
+)
+def test_balance_settles(lengths: tuple[float, float], limit: float | None, seed: int) -> None:
+    """Whatever the groups cost and hold, and however tight the limit: after some epochs nothing changes any more.
+
+    The windows of both sides have any length, and rows of some groups are up to three times as wide as others'.
+    """
+    random = np.random.default_rng(seed)
+    left, right, pairs = (random.pareto(1.5, GROUPS) * 100 for _ in range(3))
+    held = np.stack([left, right]) * random.uniform(1, 3, GROUPS) * np.array(lengths)[:, None]
+    settings = Settings(decluster=False, core_bytes=None if limit is None else 1 + int(limit * held.sum() / CORES))
+    generation = FIRST
+    for _ in range(8):
+        observation = observed(generation, left, right, pairs)
+        stored = [generation.owned_by(core) for core in range(CORES)]
+        plan = decided(
+            generation,
+            holding(
+                observation,
+                [float((held[0] / generation.parts)[own].sum()) for own in stored],
+                [float(held[1][own].sum()) for own in stored],
+            ),
+            settings,
+        )
+        if plan.generation is None:
+            return
+        generation = plan.generation
+    pytest.fail(f"still moving: {plan.decisions}")
 
 
 def test_costs_are_those_that_explain_the_times() -> None:
     random = np.random.default_rng(1)
     cores = tuple(
-        CoreLoad(core, rows, pairs, 3e-7 * rows + 5e-8 * pairs, 0, (), GroupLoad(0, 0, 0, 0))
+        CoreLoad(core, rows, pairs, 3e-7 * rows + 5e-8 * pairs, Held(), GroupReport((), GroupLoad(0, 0, 0, 0)))
         for core, (rows, pairs) in enumerate(random.uniform(1e3, 1e6, (8, 2)).tolist())
     )
     costs = fit_costs(cores)

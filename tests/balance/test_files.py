@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -57,10 +60,33 @@ def test_tasks_that_ask_at_once_get_one_answer(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+def test_no_hard_links_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)  # as some mounts do
+    files = GenerationFiles(tmp_path, CORES)
+    files.write(SECOND)
+    assert files.table(6).newest == SECOND
+
+
+def test_a_generation_says_why_it_was_made(tmp_path: Path) -> None:
+    files = GenerationFiles(tmp_path, CORES)
+    files.write(replace(SECOND, reasons=("core 1 is busy", "group 7 is hot")))
+    assert files.reasons(0) == ()
+    assert GenerationFiles(tmp_path, CORES).reasons(1) == ("core 1 is busy", "group 7 is hot")
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "query").write_text("a file where a folder belongs")
+    with pytest.raises(OSError, match="query"):
+        GenerationFiles(tmp_path / "query", CORES).write(SECOND)
+
+
 def test_a_lost_file_is_refused(tmp_path: Path) -> None:
     files = GenerationFiles(tmp_path, CORES)
     files.write(SECOND)
     files.write(THIRD)
-    (tmp_path / "generation-1").unlink()
-    with pytest.raises(wm.SnapshotError, match=r"(?s)generation-1 cannot be read.*next step"):
+    shutil.rmtree(tmp_path / "generation-1")
+    with pytest.raises(wm.SnapshotError, match=r"(?s)generation-1/content cannot be read.*next step"):
         files.table(9)

@@ -148,7 +148,7 @@ def test_generations_survive_as_text() -> None:
         "[]",
         "{}",
         generation.to_json()[:-5],
-        generation.to_json().replace('"format":1', '"format":2'),
+        generation.to_json().replace('"format":2', '"format":1'),
     ):
         with pytest.raises(wm.SnapshotError, match="next step"):
             Generation.from_json(damaged)

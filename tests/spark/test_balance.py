@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from streams import committed, metrics_of, run, stream
 
 import watersmeet as wm
+from watersmeet.balance.balancer import Settings
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import Generation, first_generation
 from watersmeet.spark import balancing
@@ -25,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are 
 Streams = Callable[[str, list[pa.Table]], Path]
 Pairs = Counter[tuple[int, int]]
 CORES = 2
+MANY_CORES = 4
 ROWS = 200
 SPACING = 500_000
 WINDOW = wm.time_window("1200 milliseconds", ts="ts")
@@ -66,6 +72,16 @@ def truth(left: list[pa.Table], right: list[pa.Table], low: int, high: int) -> P
     difference = np.subtract.outer(x["k"].to_numpy(), y["k"].to_numpy())
     i, j = np.nonzero((apart <= 1_200_000) & (difference >= low) & (difference <= high))
     return Counter(zip(x["id"].to_numpy()[i].tolist(), y["id"].to_numpy()[j].tolist(), strict=True))
+
+
+def generations_in(folder: Path, cores: int = CORES) -> list[list[Generation]]:
+    """Return the generations of each query that has any."""
+    return [GenerationFiles(query, cores).generations() for query in folder.iterdir()]
+
+
+def shown_by(query: StreamingQuery) -> list[str]:
+    """Return the decisions that a query's progress shows."""
+    return [reason for metric in metrics_of(query) for reason in metric.balance["decisions"]]
 
 
 def begin_query(home: Path) -> str:
@@ -144,10 +160,16 @@ def test_a_hot_key_is_shared_out_while_the_query_runs(
     written = pairs.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint")
     query = written.trigger(availableNow=True).start()
     query.awaitTermination()
-    found = [sorted(core["pairs"] for core in metric.cores if core) for metric in metrics_of(query)]
+    metrics = [metric for metric in metrics_of(query) if any(metric.cores)]  # not the last, which has no rows
+    found = [sorted(core["pairs"] for core in metric.cores if core) for metric in metrics]
     assert sum(map(sum, found)) == truth(left, right, 0, 0).total()
-    (files,) = balance_folder.iterdir()
-    generations = GenerationFiles(files, CORES).generations()
+    (generations,) = generations_in(balance_folder)
+    for metric in metrics:  # every micro-batch shows the generation that it was done by, and why there is one
+        (number,) = {core["generation"] for core in metric.cores if core}
+        assert metric.balance["generation"] == number
+        assert tuple(metric.balance["decisions"]) == generations[number].reasons
+    assert "times a core's fair share" in generations[1].reasons[0]
+    assert metrics[-1].balance["generation"] > 0
     hot = int(generations[0].group_of(np.array([7]))[0])
     assert set(generations[1].owners[hot]) == {0, 1}
     assert found[1][1] > 10 * found[1][0]
@@ -155,12 +177,124 @@ def test_a_hot_key_is_shared_out_while_the_query_runs(
     assert with_rows[-1][1] < 3 * with_rows[-1][0]
 
 
+@pytest.mark.long
+def test_fewer_cores_while_the_query_waits_and_more_when_it_does_not(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, balance_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a slow trigger and few rows some cores are left out; when micro-batches know no break, they come back."""
+    monkeypatch.setattr(balancing, "EPOCH", 2)
+    left, right = tables(7, 30, 0, hot=0.0, rows=50), tables(8, 30, 10_000, hot=0.0, rows=50)
+    folders = [folder_of("left", left), folder_of("right", right)]
+
+    def begin(trigger: dict[str, Any]) -> StreamingQuery:
+        pairs = wm.join(*(stream(spark, folder) for folder in folders), CASES["hash"], WINDOW, cores=MANY_CORES)
+        written = pairs.writeStream.format("parquet").option("path", f"{tmp_path}/pairs")
+        return written.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(**trigger).start()
+
+    def cores_of(query: StreamingQuery) -> list[int]:
+        return [len([core for core in metric.cores if core]) for metric in metrics_of(query) if metric.rows_in]
+
+    waiting = begin({"processingTime": "3 seconds"})
+    deadline = time.monotonic() + 120
+    while not any(cores < MANY_CORES for cores in cores_of(waiting)) and time.monotonic() < deadline:
+        waiting.awaitTermination(1)
+    waiting.stop()
+    fewest = cores_of(waiting)[-1]  # the others are empty, and not even asked
+    assert fewest < cores_of(waiting)[0] == MANY_CORES
+    assert any("no core is busy" in reason for reason in shown_by(waiting))
+    hurrying = begin({"availableNow": True})
+    hurrying.awaitTermination()
+    assert cores_of(hurrying)[-1] > fewest
+    assert any("busy or full, 0 idle" in reason for reason in shown_by(hurrying))
+    (generations,) = generations_in(balance_folder, MANY_CORES)
+    degrees = [len(generation.active) for generation in generations]
+    lowest = degrees.index(min(degrees))
+    assert degrees == [*sorted(degrees[:lowest], reverse=True), *sorted(degrees[lowest:])]
+    assert committed(spark, tmp_path) == truth(left, right, 0, 0)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("balance_folder")
+def test_a_core_that_holds_too_much_yields_groups(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys are alike, but the rows of core 0's keys are wide. How busy cores are is no reason here."""
+    monkeypatch.setattr(balancing, "EPOCH", 2)
+    monkeypatch.setattr(balancing, "Settings", partial(Settings, tolerance=9.0, cut=False))
+    first = first_generation(CORES)
+    wide = first.first_owner[first.group_of(np.arange(200))] == 0
+    sides = []
+    for side, seed in (("left", 9), ("right", 10)):
+        keys = np.random.default_rng(seed).integers(0, len(wide), (18, ROWS))
+        some = [
+            table.set_column(2, "k", pa.array(own))
+            for table, own in zip(tables(seed, len(keys), 10_000 * (side == "right")), keys, strict=True)
+        ]
+        text = [pa.array(["w" * 2000 if wide[key] else "" for key in table["k"].to_pylist()]) for table in some]
+        sides.append([table.append_column("text", own) for table, own in zip(some, text, strict=True)])
+    folders = [folder_of(name, some) for name, some in zip(("left", "right"), sides, strict=True)]
+    spark.conf.set("spark.watersmeet.coreBytes", "1100000")
+    try:
+        pairs = wm.join(*(stream(spark, folder) for folder in folders), CASES["hash"], WINDOW, cores=CORES)
+        query = run(pairs, tmp_path)
+    finally:
+        spark.conf.unset("spark.watersmeet.coreBytes")
+    metrics = [metric for metric in metrics_of(query) if metric.rows_in]
+    held = [sorted(core["state_bytes"] for core in metric.cores if core) for metric in metrics]
+    assert max(core for some in held[:4] for core in some) > 1_100_000
+    assert held[3][1] > 10 * held[3][0]
+    assert any("and may hold 1.1e+06" in reason for reason in shown_by(query))
+    assert held[-1][1] <= 1_100_000
+    assert committed(spark, tmp_path) == truth(*sides, 0, 0)
+
+
+@pytest.mark.long
+def test_buckets_become_narrower_and_wider_while_the_query_runs(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, balance_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At first all values lie in a few buckets; then they spread, and narrow buckets mean copies and nothing else."""
+    monkeypatch.setattr(balancing, "EPOCH", 2)
+    sides = []
+    for seed, first_id in ((11, 0), (12, 10_000)):
+        random = np.random.default_rng(seed)
+        sides.append(
+            [
+                table.set_column(2, "k", pa.array(random.integers(0, 20 if number < 12 else 4000, ROWS)))
+                for number, table in enumerate(tables(seed, 22, first_id))
+            ]
+        )
+    folders = [folder_of(name, some) for name, some in zip(("left", "right"), sides, strict=True)]
+    pairs = wm.join(*(stream(spark, folder) for folder in folders), CASES["bucket"], WINDOW, cores=CORES)
+    query = run(pairs, tmp_path)
+    (generations,) = generations_in(balance_folder)
+    widths = [generation.width for generation in generations]
+    narrowest = widths.index(min(widths))
+    assert widths[0] > widths[narrowest] < widths[-1]
+    assert any(reason.startswith("rows lie as in") for reason in shown_by(query))
+    assert any(reason.startswith("right rows are stored 1.") for reason in shown_by(query))
+    assert committed(spark, tmp_path) == truth(*sides, -3, 5)
+
+
+@pytest.mark.parametrize("given", ["1g", "-5"])
+def test_a_limit_that_is_no_number_of_bytes_is_refused(
+    spark: SparkSession, folder_of: Streams, balance_folder: Path, given: str
+) -> None:
+    folder = folder_of("left", tables(1, 1, 0))
+    spark.conf.set("spark.watersmeet.coreBytes", given)
+    try:
+        with pytest.raises(wm.SpecificationError, match=f"coreBytes is '{given}'"):
+            wm.join(stream(spark, folder), stream(spark, folder), CASES["hash"], WINDOW, cores=CORES)
+    finally:
+        spark.conf.unset("spark.watersmeet.coreBytes")
+    assert not balance_folder.exists()
+
+
 def test_no_folder_no_balance(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
     left, right = tables(1, 2, 0), tables(2, 2, 10_000)
     folders = [folder_of("left", left), folder_of("right", right)]
     query = run(wm.join(*(stream(spark, folder) for folder in folders), CASES["hash"], WINDOW, cores=CORES), tmp_path)
     assert committed(spark, tmp_path) == truth(left, right, 0, 0)
-    assert {core["groups"] for metric in metrics_of(query) for core in metric.cores if core} == {"[[0,0,0,0]]"}
+    assert {core["groups"] for metric in metrics_of(query) for core in metric.cores if core} == {"[[0,0,0,0],0]"}
 
 
 def test_another_balance_is_refused(spark: SparkSession) -> None:

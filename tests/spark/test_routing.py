@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -73,6 +75,21 @@ def test_oracle_hashed_equals_meet_once(left: list[float], right: list[float], c
 @given(left=INTEGERS, right=INTEGERS, cores=st.integers(1, 7))
 def test_broadcast_pairs_meet_once(left: list[int], right: list[int], cores: int) -> None:
     assert (_meetings(_plan(pa.int64(), less("k")), "broadcast", cores, left, right) == 1).all()
+
+
+@given(left=INTEGERS, right=INTEGERS, cores=st.integers(2, 7))
+def test_a_right_row_is_counted_once_and_its_copies_apart(left: list[int], right: list[int], cores: int) -> None:
+    plan = _plan(pa.int64(), band("k", "k", 10))
+    spread = replace(choose_routing("bucket", plan, cores), tables="a folder")
+    table = RoutingTable((first_generation(cores),))
+    for side, values in (("left", left), ("right", right)):
+        rows = pa.record_batch({"k": pa.array(values, pa.int64())})
+        routes = route_rows(spread, plan, side, rows, 0, table=table)  # type: ignore[arg-type]
+        counted = [
+            (route.core, row, group) for route in routes for row, group in zip(route.rows, route.group, strict=True)
+        ]  # type: ignore[arg-type]
+        assert sorted(row for _, row, group in counted if group >= 0) == list(range(len(values)))
+        assert all(table.newest.owners[group if group >= 0 else ~group] == (core,) for core, _, group in counted)
 
 
 def test_a_routing_that_does_not_fit_is_refused() -> None:

@@ -28,12 +28,12 @@ __all__ = ["BUCKET_WIDTHS", "MOST_LIVE", "Generation", "RoutingTable", "first_ge
 
 Int64s = npt.NDArray[np.int64]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 GROUPS_PER_CORE: Final = 64
 FEWEST_GROUPS: Final = 256
 BUCKET_WIDTHS: Final = 4
-"""Buckets in widths of the band: wide ones send fewer right rows to two cores (here one in five), narrow ones spread
-skewed values better."""
+"""Buckets in widths of the band, at first: wide ones send fewer right rows to two cores (here one in four), narrow ones
+spread skewed values better."""
 MOST_LIVE: Final = 32
 """Generations that new rows may have to look into; a row's own set of them travels as the bits of one number."""
 
@@ -52,6 +52,8 @@ class Generation:
     """The cores that get groups at all (the degree of declustering is their number)."""
     width: int = BUCKET_WIDTHS
     """Width of a bucket, in widths of the band."""
+    reasons: tuple[str, ...] = ()
+    """Why it was made, in words."""
 
     @property
     def groups(self) -> int:
@@ -83,6 +85,12 @@ class Generation:
         """Whether any group has more than one core."""
         return bool(self.parts.max(initial=1) > 1)
 
+    def owned_by(self, core: int) -> npt.NDArray[np.bool_]:
+        """Tell which groups a core owns."""
+        own = np.zeros(self.groups, bool)
+        own[np.repeat(np.arange(self.groups), self.parts)[self.cores == core]] = True
+        return own
+
     def group_of(self, bucket: Int64s) -> Int64s:
         """Return the group of each bucket (with hash routing: of each key)."""
         mixed = mix_hashes(np.zeros(len(bucket), np.int64), bucket)
@@ -99,9 +107,11 @@ class Generation:
             content: dict[str, Any] = json.loads(text)
             owners = tuple(tuple(map(int, some)) for some in content.pop("owners"))
             active = tuple(map(int, content.pop("active")))
+            reasons = tuple(content.pop("reasons"))
             numbers = {name: int(value) for name, value in content.items()}
-            if numbers.pop("format") == FORMAT:
-                return cls(owners=owners, active=active, **numbers)
+            has_owners = set(active).issuperset(core for some in owners for core in some) and all(owners)
+            if numbers.pop("format") == FORMAT and has_owners and all(isinstance(reason, str) for reason in reasons):
+                return cls(owners=owners, active=active, reasons=reasons, **numbers)
         except (ValueError, TypeError, KeyError, AttributeError):
             pass  # refused below, like another format
         raise SnapshotError(
@@ -129,6 +139,11 @@ class RoutingTable:
     def newest(self) -> Generation:
         """The generation by which new rows are stored."""
         return self.generations[-1]
+
+    @cached_property
+    def cores(self) -> Int64s:
+        """The cores that may have rows or get some: all others are left in peace."""
+        return np.unique(np.concatenate([generation.cores for generation in self.generations]))
 
     @property
     def oldest(self) -> int:

@@ -8,7 +8,13 @@ them; the rest in one sum, which is taken to be spread evenly over the core's ot
 - *work* of a group: what its rows and pairs cost. Cut in ``k`` parts, a part has ``1/k`` of the left rows and of the
   pairs, but all right rows (see :mod:`watersmeet.balance.placement`).
 
-A group's rows are counted where they are stored, by its owners, so a row that also probes elsewhere counts once.
+A group's rows are counted where they are stored, by its owners, so a row that also probes elsewhere counts once. A
+right row is a *copy* where it is stored for a neighbouring bucket's sake alone: ``replication`` is the number of right
+rows stored for each that came.
+
+- *bytes* of a group: what a core's state will hold for it. A core says how much it has stored by the newest generation;
+  its groups share that by their rows. While rows of older generations are in the window too, which lie where groups
+  were before, it is scaled up to all there is: a window later it is what each core holds.
 """
 
 from __future__ import annotations
@@ -28,6 +34,8 @@ __all__ = [
     "CoreLoad",
     "GroupCounter",
     "GroupLoad",
+    "GroupReport",
+    "Held",
     "LoadMeter",
     "Observation",
     "UnitCosts",
@@ -59,37 +67,63 @@ class GroupLoad:
     pairs: float
 
 
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """What a core had to do, by group."""
+
+    heaviest: tuple[GroupLoad, ...]
+    rest: GroupLoad
+    """All its other groups together; ``group`` says how many of them had rows."""
+    copies: float = 0.0
+    """Right rows that it stored for a neighbouring bucket's sake alone."""
+
+    @classmethod
+    def parse(cls, text: str) -> GroupReport:
+        """Return what :meth:`GroupCounter.report` told."""
+        *heaviest, rest, copies = json.loads(text)
+        return cls(tuple(GroupLoad(*line) for line in heaviest), GroupLoad(*rest), copies)
+
+
 class GroupCounter:
     """Counts, on one core, the rows and pairs of every group, and reports the heaviest."""
 
     def __init__(self) -> None:
         self._counts = np.zeros((3, 0), np.int64)
+        self._copies = 0
 
     def add(self, what: Literal["left", "right", "pairs"], group: npt.NDArray[np.int32]) -> None:
-        """Count one row stored, or one pair found, for every group given."""
-        more = np.bincount(group)
+        """Count one row stored, or one pair found, for every group given; ``~group`` is a group's copy of a row."""
+        is_copy = group < 0
+        if what == "right":
+            self._copies += int(np.count_nonzero(is_copy))
+        more = np.bincount(np.where(is_copy, ~group, group))
         short = len(more) - self._counts.shape[1]
         if short > 0:
             self._counts = np.pad(self._counts, ((0, 0), (0, short)))
         self._counts[("left", "right", "pairs").index(what), : len(more)] += more
 
     def report(self) -> str:
-        """Return the heaviest groups, then the rest: how many groups, left rows, right rows, pairs."""
+        """Return the heaviest groups, then the rest: how many groups, left rows, right rows, pairs; then the copies."""
         order = np.argsort(-self._counts.sum(0), kind="stable")
         order = order[: np.count_nonzero(self._counts.any(0))]
         heaviest, rest = order[:HEAVIEST], order[HEAVIEST:]
         lines = [[int(group), *self._counts[:, group].tolist()] for group in heaviest]
-        return json.dumps([*lines, [len(rest), *self._counts[:, rest].sum(1).tolist()]], separators=(",", ":"))
+        others = [len(rest), *self._counts[:, rest].sum(1).tolist()]
+        return json.dumps([*lines, others, self._copies], separators=(",", ":"))
 
-    @staticmethod
-    def parse(report: str) -> list[GroupLoad]:
-        """Return what :meth:`report` told: the heaviest groups, and last the rest."""
-        return [GroupLoad(*line) for line in json.loads(report)]
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes of a core's state: all of them, and of each side those that it has stored by the newest generation."""
+
+    whole: float = 0.0
+    left: float = 0.0
+    right: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CoreLoad:
-    """What one core did during an epoch."""
+    """What one core did during an epoch, and what it holds at its end."""
 
     core: int
     rows: float
@@ -97,10 +131,8 @@ class CoreLoad:
     pairs: float
     busy: float
     """Seconds."""
-    state_bytes: float
-    heaviest: tuple[GroupLoad, ...]
-    rest: GroupLoad
-    """All its other groups together; ``group`` says how many of them had rows."""
+    held: Held
+    groups: GroupReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +142,18 @@ class Observation:
     micro_batch: int
     """The last of the epoch."""
     seconds: float
-    """How long the epoch was."""
+    """How long cores could have worked in the epoch."""
     oldest: int
     """The oldest generation that any core has stored rows of."""
     cores: tuple[CoreLoad, ...]
+
+    @property
+    def replication(self) -> float:
+        """How many right rows were stored for each that came; a cut group's rows count as one."""
+        reports = [core.groups for core in self.cores]
+        stored = sum(group.right for report in reports for group in (*report.heaviest, report.rest))
+        copies = sum(report.copies for report in reports)
+        return stored / (stored - copies) if copies < stored else 1.0
 
 
 class LoadMeter:
@@ -139,15 +179,18 @@ def _faded(before: CoreLoad | None, load: CoreLoad) -> CoreLoad:
     """Return a core's load, with what is left of its load before; of the groups, only those that are heavy now."""
     if before is None:
         return load
-    old = {group.group: group for group in before.heaviest}
+    old = {group.group: group for group in before.groups.heaviest}
     return CoreLoad(
         load.core,
         FADING * before.rows + load.rows,
         FADING * before.pairs + load.pairs,
         FADING * before.busy + load.busy,
-        load.state_bytes,
-        tuple(_sum(old.pop(group.group, None), group) for group in load.heaviest),
-        _sum(before.rest, load.rest, *old.values()),
+        load.held,
+        GroupReport(
+            tuple(_sum(old.pop(group.group, None), group) for group in load.groups.heaviest),
+            _sum(before.groups.rest, load.groups.rest, *old.values()),
+            FADING * before.groups.copies + load.groups.copies,
+        ),
     )
 
 
@@ -177,6 +220,8 @@ class Work:
     left: Floats
     right: Floats
     pairs: Floats
+    left_bytes: Floats
+    right_bytes: Floats
     costs: UnitCosts
     speed: Floats
     """Per core: seconds it needs for what takes others one."""
@@ -190,6 +235,15 @@ class Work:
         """Return the work of one of ``parts`` parts of a group."""
         rows = self.left[group] / parts + self.right[group]
         return float(self.costs.row * rows + self.costs.pair * self.pairs[group] / parts)
+
+    def bytes_of_part(self, group: int, parts: int) -> float:
+        """Return what one of ``parts`` parts of a group will hold."""
+        return float(self.left_bytes[group] / parts + self.right_bytes[group])
+
+    def bytes_of_cores(self, generation: Generation) -> Floats:
+        """Return what each core will hold once all rows lie where a generation puts them."""
+        held = np.repeat(self.left_bytes / generation.parts + self.right_bytes, generation.parts)
+        return np.asarray(np.bincount(generation.cores, held, len(self.speed)), float)
 
     def most_parts(self) -> Floats:
         """Return into how many parts cutting each group is of use: until what all parts have to do is most of it."""
@@ -227,19 +281,33 @@ def fit_costs(cores: tuple[CoreLoad, ...]) -> UnitCosts:
 
 def measure_work(observation: Observation, generation: Generation, cores: int) -> Work:
     """Return what each group costs, by what ``cores`` cores reported while ``generation`` was the newest."""
-    load = np.zeros((3, generation.groups))
+    load = np.zeros((5, generation.groups))
     for core in observation.cores:
         owned = np.searchsorted(generation.offsets, np.flatnonzero(generation.cores == core.core), "right") - 1
-        named = [group.group for group in core.heaviest]
-        load[:, named] += np.array([(group.left, group.right, group.pairs) for group in core.heaviest]).reshape(-1, 3).T
+        named = np.array([group.group for group in core.groups.heaviest], np.int64)
+        own = [(group.left, group.right, group.pairs) for group in core.groups.heaviest]
         others = np.setdiff1d(owned, named)
-        if len(others):
-            load[:, others] += np.array([[core.rest.left], [core.rest.right], [core.rest.pairs]]) / len(others)
+        rest = core.groups.rest
+        each = np.array([[rest.left], [rest.right], [rest.pairs]]) / max(1, len(others))
+        rows = np.hstack([np.array(own).reshape(-1, 3).T, np.repeat(each, len(others), 1)])
+        held = np.stack([core.held.left * _shares(rows[0]), core.held.right * _shares(rows[1])])
+        load[:, np.concatenate([named, others])] += np.vstack([rows, held])
+    newest = sum(core.held.left + core.held.right for core in observation.cores)
+    load[3:] *= sum(core.held.whole for core in observation.cores) / newest if newest else 0.0
+    load[[1, 4]] /= generation.parts  # each part has them all
     costs = fit_costs(observation.cores)
     speed = _speed(observation.cores, costs, cores)
     alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) <= UNLIKE)
-    costs = fit_costs(alike)  # without those that are slow for reasons of their own
-    return Work(load[0], load[1] / generation.parts, load[2], costs, _speed(observation.cores, costs, cores))
+    if alike:  # of two cores, each may be unlike the mean of both
+        costs = fit_costs(alike)  # without those that are slow for reasons of their own
+    left, right, pairs, left_bytes, right_bytes = load
+    return Work(left, right, pairs, left_bytes, right_bytes, costs, _speed(observation.cores, costs, cores))
+
+
+def _shares(rows: Floats) -> Floats:
+    """Return each group's part of what a core holds: by its rows, or the same for all while none come."""
+    total = rows.sum()
+    return rows / total if total > 0 else np.full(len(rows), 1 / max(1, len(rows)))
 
 
 def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:

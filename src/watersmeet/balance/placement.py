@@ -63,7 +63,8 @@ class Route:
     probed: Int64s | None = None
     """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
     group: npt.NDArray[np.int32] | None = None
-    """The group that each row counts for, where groups are counted."""
+    """The group that each row counts for, where groups are counted; ``~group`` where it is a copy for that group's sake
+    (see :mod:`watersmeet.balance.loads`)."""
 
 
 def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Route]:

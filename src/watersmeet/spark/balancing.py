@@ -6,14 +6,21 @@ is asked (see :mod:`watersmeet.balance.balancer`). What it decides becomes a fil
 :mod:`watersmeet.balance.files`). Nothing here is needed for the right answer: a driver that dies, or never hears
 anything, leaves a query with the generation that it has.
 
-The number of active cores is left alone: Spark runs the task of every core in every micro-batch anyway.
+*How busy a core is.* A core could have worked for as long as the busiest one did, and while the query waited for the
+next micro-batch: what else a micro-batch takes (planning, reading, committing) is nobody's. So the busiest core of a
+query that never waits is fully busy, whatever part of the time that is, and such a query is never given fewer cores. A
+core that is left out gets no rows, and once it has none of its own, which takes a window, not even a heartbeat.
+
+*What a core holds* may be limited, by ``spark.watersmeet.coreBytes``.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -25,13 +32,15 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from watersmeet.balance.balancer import Settings, decide, forget
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import RoutingTable
-from watersmeet.balance.loads import CoreLoad, GroupCounter, LoadMeter
+from watersmeet.balance.loads import CoreLoad, GroupReport, Held, LoadMeter
 from watersmeet.spark.routing import Routing
+from watersmeet.spark.session import bytes_setting
 
 __all__ = ["METRICS", "balance_queries", "folder_of_tables"]
 
@@ -39,9 +48,14 @@ METRICS: Final = "watersmeet"
 """Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
 FOLDER: Final = "spark.watersmeet.balanceDir"
 """Setting of a session: a folder, shared by all machines and kept with the checkpoints, for routing tables."""
+CORE_BYTES: Final = "spark.watersmeet.coreBytes"
+"""Setting of a session: bytes of state that a core may hold before its groups are given to others."""
 CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 EPOCH: Final = 10
 """Micro-batches in a reorganisation epoch."""
+LONGEST_WAIT: Final = 10.0
+"""How many times as long as a micro-batch took the wait before it counts at most: after a night without rows, the first
+busy minutes are to be seen as busy."""
 
 _log = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
@@ -49,10 +63,12 @@ _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 
 def balance_queries(spark: SparkSession, fingerprint: str, routing: Routing, core_ids: tuple[int, ...]) -> None:
     """Balance all queries of a join from now on."""
+    limit = bytes_setting(spark, CORE_BYTES, example=1 << 30)
+    settings = Settings(core_bytes=limit, has_buckets=routing.kind == "bucket")
     if spark not in _listeners:
         _listeners[spark] = _Listener()
         spark.streams.addListener(_listeners[spark])
-    _listeners[spark].joins[fingerprint] = _Join(routing, core_ids)
+    _listeners[spark].joins[fingerprint] = _Join(routing, core_ids, settings)
 
 
 def folder_of_tables(spark: SparkSession) -> str | None:
@@ -79,6 +95,7 @@ def folder_of_tables(spark: SparkSession) -> str | None:
 class _Join:
     routing: Routing
     core_ids: tuple[int, ...]
+    settings: Settings
 
 
 class _Listener(StreamingQueryListener):
@@ -100,7 +117,8 @@ class _Listener(StreamingQueryListener):
             return
         query = self._queries.setdefault(str(progress.id), _Query(str(progress.id), join))
         records = [record for record in metrics["cores"] if record is not None]
-        query.reorganise(progress.batchId, progress.batchDuration / 1000, records)
+        if records:
+            query.reorganise(progress.batchId, _Run.of(progress), records)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 -- Spark's name
         """Nothing to do."""
@@ -108,6 +126,22 @@ class _Listener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 -- Spark's name
         """Forget the query; should it start again, its files say where it stands."""
         self._queries.pop(str(event.id), None)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """When a micro-batch began, and how long it took (seconds)."""
+
+    began: float
+    took: float
+
+    @classmethod
+    def of(cls, progress: StreamingQueryProgress) -> _Run:
+        return cls(datetime.fromisoformat(progress.timestamp).timestamp(), progress.batchDuration / 1000)
+
+    def waited_after(self, last: _Run) -> float:
+        """Return how long the query waited between the last micro-batch and this one."""
+        return min(max(0.0, self.began - last.began - last.took), LONGEST_WAIT * self.took)
 
 
 class _Query:
@@ -119,13 +153,16 @@ class _Query:
         self._cores = join.routing.cores
         self._number = {core_id: core for core, core_id in enumerate(join.core_ids)}
         self._files = GenerationFiles(Path(join.routing.tables) / name, self._cores)
-        self._settings = Settings(decluster=False, has_buckets=join.routing.kind == "bucket")
+        self._settings = join.settings
         self._meter = LoadMeter()
+        self._last: _Run | None = None
         self._heard = 0
 
-    def reorganise(self, micro_batch: int, seconds: float, records: list[Any]) -> None:
+    def reorganise(self, micro_batch: int, run: _Run, records: list[Any]) -> None:
         """Add what the cores report of a micro-batch, and at the end of an epoch ask the balancer."""
-        self._meter.add(micro_batch, seconds, [self._load(record) for record in records])
+        waited = 0.0 if self._last is None else run.waited_after(self._last)
+        self._meter.add(micro_batch, _room(waited, records), [self._load(record) for record in records])
+        self._last = run
         self._heard += 1
         generations = self._files.generations()
         if any(record["generation"] != generations[-1].number for record in records):
@@ -135,20 +172,27 @@ class _Query:
         plan = forget(table, micro_batch, oldest)
         if self._heard % EPOCH == 0:
             decided = decide(table, self._meter.observation(oldest), self._cores, self._settings)
-            plan = plan if decided.generation is None else decided
+            plan = plan if decided.generation is None and plan.generation is not None else decided
         if plan.generation is not None:
             self._files.write(plan.generation)
-            for decision in plan.decisions:
-                _log.info("query %s, from micro-batch %d: %s", self._name, plan.generation.first, decision.reason)
+        start = "later" if plan.generation is None else f"from micro-batch {plan.generation.first}"
+        for decision in plan.decisions:
+            _log.info("query %s, %s: %s: %s", self._name, start, decision.kind, decision.reason)
 
     def _load(self, record: Any) -> CoreLoad:  # noqa: ANN401 -- a Row
-        *heaviest, rest = GroupCounter.parse(record["groups"])
+        newest = json.loads(record["newest_bytes"])
         return CoreLoad(
             self._number[record["core"]],
             record["rows_in"],
             record["pairs"],
             record["work_seconds"],  # what depends on the rows; the rest of a core's time is the same for all
-            record["state_bytes"],
-            tuple(heaviest),
-            rest,
+            Held(record["state_bytes"], newest["left"], newest["right"]),
+            GroupReport.parse(record["groups"]),
         )
+
+
+def _room(waited: float, records: list[Any]) -> float:
+    """Return how much work (seconds) a core could have done: of its busy time, work is a part."""
+    busy = sum(record["busy_seconds"] for record in records)
+    work = sum(record["work_seconds"] for record in records)
+    return float((max(record["busy_seconds"] for record in records) + waited) * work / busy)

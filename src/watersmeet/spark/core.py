@@ -10,6 +10,7 @@ Between micro-batches nothing is kept here: the windows are put together from th
 
 from __future__ import annotations
 
+import json
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
+from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, one_batch, open_blob, to_blobs
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import leave_pairs
@@ -43,12 +45,16 @@ Int64s = npt.NDArray[np.int64]
 Column = TypeVar("Column", Bools, Int32s, Int64s)
 
 OUTPUT: Final = (
-    "blob binary, file string, core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
+    "blob binary, file string, decisions string, "
+    "core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
     "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
-    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, groups string"
+    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, newest_bytes string, groups string"
 )
-"""Results in files or blobs, and for each core and micro-batch one record of metrics."""
-METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[2:])
+"""Results in files or blobs, and for each core and micro-batch one record of metrics. The keeper's row has the reasons
+for the newest generation."""
+METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[3:])
+DECISIONS_SHOWN: Final = 50
+"""Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
 
 
@@ -159,6 +165,7 @@ class Core(StatefulProcessor):
         runs = [run for some in manifest.runs.values() for run in some]
         yield _output(
             pa.nulls(1, pa.binary()),
+            decisions="\n".join(self._decisions()) if int(key[0]) == KEEPER else None,
             core=int(key[0]),
             pairs=pairs,
             window_rows=sum(run.rows for run in runs),
@@ -174,12 +181,30 @@ class Core(StatefulProcessor):
             work_seconds=done - ready,
             generation=self.live.newest,
             oldest=min((run.generation for run in runs), default=self.live.newest),
+            newest_bytes=json.dumps(self._newest_bytes(manifest)),
             groups=self.groups.report(),
         )
         set_aside("join")
 
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""
+
+    def reasons(self) -> tuple[str, ...]:
+        """Return why the newest generation was made."""
+        return ()
+
+    def _decisions(self) -> list[str]:
+        """Return the first reasons, and how many more there are."""
+        reasons = self.reasons()
+        more = len(reasons) - DECISIONS_SHOWN
+        return [*reasons[:DECISIONS_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+
+    def _newest_bytes(self, manifest: Manifest) -> dict[Side, int]:
+        """Return how many bytes of each stream were stored by the newest generation."""
+        return {
+            stream: sum(run.nbytes for run in runs if run.generation == self.live.newest)
+            for stream, runs in manifest.runs.items()
+        }
 
     @property
     def _is_timed(self) -> bool:
@@ -301,8 +326,10 @@ def _results(results: pa.Table) -> pd.DataFrame:
     return _output(blobs, file)
 
 
-def _output(blobs: pa.BinaryArray, file: str | None = None, **record: float | str) -> pd.DataFrame:
+def _output(
+    blobs: pa.BinaryArray, file: str | None = None, *, decisions: str | None = None, **record: float | str
+) -> pd.DataFrame:
     """Return rows of ``OUTPUT``: results as blobs or in a file, or one record of metrics."""
-    values = {"core": -1, "groups": None} | record
-    frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file}
+    values = {"core": -1, "newest_bytes": None, "groups": None} | record
+    frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file, "decisions": decisions}
     return pd.DataFrame(frame | {name: values.get(name, 0) for name in METRIC_NAMES})

@@ -4,8 +4,8 @@
 batches, leaves out rows that cannot match (nulls on an axis, rows that fail their stream's own conjuncts), routes the
 rest and emits for each core one envelope. Its blob is an Arrow IPC stream of the rows; hidden last columns say which
 of them the core stores, where it does not store all, in a count window their arrival numbers, and in a balanced join
-the generations that a row looks into and the group it counts for. A task ends with an empty envelope for every core: a
-core that gets no rows in a micro-batch still expires its own, and reports.
+the generations that a row looks into and the group it counts for. A task ends with an empty envelope for every core
+that the routing table knows: a core that gets no rows in a micro-batch still expires its own, and reports.
 
 ``unpacker`` makes the function that runs in ``mapInArrow`` after the join and turns pairs, which come in files or blobs
 (see :mod:`watersmeet.spark.hand_over`), into columns.
@@ -219,7 +219,7 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
 
 def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
     """Return an empty envelope for every core and for the keeper; the first says how many rows were left out."""
-    cores = (*core_ids, KEEPER)
+    cores = (*(core_ids[core] for core in table.cores), KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
     blobs = pa.nulls(len(cores), pa.binary())

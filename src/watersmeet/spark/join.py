@@ -98,6 +98,7 @@ def join(
         name,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
+        routing=spread,
     )
     return pair_pipeline(frames, plan, spread, ids, processor, name=name)
 

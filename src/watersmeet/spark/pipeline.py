@@ -25,6 +25,7 @@ from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
 from watersmeet.spark.schema import result_schema
 from watersmeet.spark.sequencer import Sequencer
+from watersmeet.spark.session import bytes_setting
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
@@ -110,10 +111,15 @@ def _observed(joined: DataFrame, name: str) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
     totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
+    decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
         METRICS,
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
         F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
+        F.struct(
+            F.max("generation").alias("generation"),
+            F.filter(decisions, lambda reason: reason != "").alias("decisions"),
+        ).alias("balance"),
         F.max(F.lit(name)).alias("join"),
     )
 
@@ -151,12 +157,8 @@ def ids_of(spark: SparkSession, cores: int | None) -> tuple[int, ...]:
 
 def cache_bytes(spark: SparkSession) -> int:
     """Return how much of decoded runs an executor may keep."""
-    given = spark.conf.get(CACHE_BYTES, None) or str(DEFAULT_CACHE_BYTES)
-    if not given.isdecimal():
-        raise SpecificationError(
-            explain_refusal(f"{CACHE_BYTES} is {given!r}", "a number of bytes", f'write "{DEFAULT_CACHE_BYTES}"')
-        )
-    return int(given)
+    given = bytes_setting(spark, CACHE_BYTES, example=DEFAULT_CACHE_BYTES)
+    return DEFAULT_CACHE_BYTES if given is None else given
 
 
 def fingerprint(

@@ -18,10 +18,12 @@ import pyarrow as pa
 from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import gather_pairs, result_schema
 from watersmeet.spark.core import Arrived, Core
+from watersmeet.spark.routing import Routing
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.segments import Segments
 from watersmeet.spark.state import Manifest, Origin, Run, RunStore
+from watersmeet.spark.tables import current_reasons
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -39,9 +41,18 @@ PAIRS_AT_ONCE: Final = 1 << 20
 class JoinProcessor(Core):
     """Joins the envelopes of one core."""
 
-    def __init__(self, plan: JoinPlan, fingerprint: str, *, cache_bytes: int, fail_on_late: bool) -> None:
+    def __init__(
+        self,
+        plan: JoinPlan,
+        fingerprint: str,
+        *,
+        cache_bytes: int,
+        fail_on_late: bool,
+        routing: Routing,
+    ) -> None:
         super().__init__(pair_streams(plan), fingerprint, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
+        self._routing = routing
         self._schema = result_schema(plan.schemas["left"], plan.schemas["right"])
         self._windows: dict[Side, StreamWindow] = {}
 
@@ -85,6 +96,10 @@ class JoinProcessor(Core):
                 segment for segment, run in zip(segments, runs, strict=True) if run.generation == generation
             )
             yield window, (arrived.probed >> (generation - self.live.oldest) & 1).astype(bool)
+
+    def reasons(self) -> tuple[str, ...]:
+        """Return why the newest generation was made."""
+        return current_reasons(self._routing.tables, self._routing.cores, self.live.newest)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
         """Put the last runs of a side together."""

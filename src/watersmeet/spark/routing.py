@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.balance.generation import RoutingTable
+from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
 from watersmeet.columns.vectors import to_float
@@ -51,6 +51,7 @@ __all__ = [
 
 K = TypeVar("K", bound=str)
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
+Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 ROUNDINGS: Final = 64
@@ -117,8 +118,23 @@ def route_rows(
     routes = place_left(table, buckets, turns) if side == "left" else place_right(table, buckets)
     if routing.tables is None:
         return routes
-    group = table.newest.group_of(buckets(table.newest.width)[0]).astype(np.int32)
-    return [replace(route, group=group[route.rows]) for route in routes]
+    newest = table.newest
+    low, high = buckets(newest.width)
+    begin = newest.group_of(low).astype(np.int32)
+    if side == "left" or high is low:
+        return [replace(route, group=begin[route.rows]) for route in routes]
+    end = newest.group_of(high).astype(np.int32)
+    return [replace(route, group=_counted_for(newest, route, begin, end)) for route in routes]
+
+
+def _counted_for(newest: Generation, route: Route, begin: Int32s, end: Int32s) -> Int32s:
+    """Return the group that each row of a route counts for: its first bucket's, or ``~`` that of its last one.
+
+    A right row comes to some cores for its last bucket's sake alone: there it is a copy.
+    """
+    own = newest.owned_by(route.core)
+    first, last = begin[route.rows], end[route.rows]
+    return np.where(~own[first] & own[last], ~last, first)
 
 
 def turns_of(plans: Sequence[tuple[JoinPlan, Side]], rows: pa.RecordBatch, first: int) -> Int64s:

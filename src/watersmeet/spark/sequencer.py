@@ -60,7 +60,7 @@ class Sequencer(StatefulProcessor):
             whole = Envelope(keep_rows(batch, keep), None, kept)
             for core, envelope in envelopes(stream, self._routes, whole, first[stream]):
                 yield _rows(self._core_ids[core], stream, 0, (totals, live), seal(envelope))
-            for core in (*self._core_ids, KEEPER):  # every core hears of every micro-batch
+            for core in (*(self._core_ids[core] for core in table.cores), KEEPER):  # each hears of every micro-batch
                 yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((list(totals.values()),))

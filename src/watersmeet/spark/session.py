@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from watersmeet.spark.java import find_java
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
-__all__ = ["check_session", "session"]
+__all__ = ["bytes_setting", "check_session", "session"]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -74,6 +74,16 @@ def check_session(spark: SparkSession) -> None:
                 f'add .config("{PROVIDER}", "{ROCKSDB}") to the session\'s builder',
             )
         )
+
+
+def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None:
+    """Return a setting that is a number of bytes; None where it is not given."""
+    given = spark.conf.get(name, None)
+    if not given:
+        return None
+    if not given.isdecimal():
+        raise SpecificationError(explain_refusal(f"{name} is {given!r}", "a number of bytes", f'write "{example}"'))
+    return int(given)
 
 
 def _check_version(

@@ -1,4 +1,4 @@
-"""Which routing table a task uses: that of its micro-batch, from the files of its query."""
+"""Which routing table a task uses, and why: that of its micro-batch, from the files of its query."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ from pyspark import TaskContext
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import RoutingTable, first_generation
 
-__all__ = ["current_table"]
+__all__ = ["current_reasons", "current_table"]
 
 
 def current_table(folder: str | None, cores: int) -> RoutingTable:
     """Return the routing table by which this task has to route; the first one outside a balanced streaming query."""
     context = TaskContext.get()
-    if folder is not None and context is not None:
-        query = context.getLocalProperty("sql.streaming.queryId")
-        micro_batch = context.getLocalProperty("streaming.sql.batchId")
-        if query is not None and micro_batch is not None:
-            return GenerationFiles(Path(folder) / query, cores).table(int(micro_batch))
-    return RoutingTable((first_generation(cores),))
+    files = _files_of_query(folder, cores)
+    micro_batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if files is None or micro_batch is None:
+        return RoutingTable((first_generation(cores),))
+    return files.table(int(micro_batch))
+
+
+def current_reasons(folder: str | None, cores: int, generation: int) -> tuple[str, ...]:
+    """Return why a generation of this task's query was made."""
+    files = _files_of_query(folder, cores)
+    return () if files is None else files.reasons(generation)
+
+
+def _files_of_query(folder: str | None, cores: int) -> GenerationFiles | None:
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return None if folder is None or query is None else GenerationFiles(Path(folder) / query, cores)

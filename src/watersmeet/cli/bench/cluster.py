@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from watersmeet.balance.balancer import Decision, Settings, decide, forget
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
-from watersmeet.balance.loads import FADING, HEAVIEST, CoreLoad, GroupLoad, Observation
+from watersmeet.balance.loads import FADING, HEAVIEST, CoreLoad, GroupLoad, GroupReport, Held, Observation
 from watersmeet.cli.bench.experiment import seconds_of
 from watersmeet.engine.result import gather_pairs, result_schema
 from watersmeet.spec.predicates import equal
@@ -38,7 +38,7 @@ from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import plan_join
 from watersmeet.window.stream_window import StreamWindow
 
-__all__ = ["Cluster", "Costs", "Keys", "Load", "Step", "b_model", "measure_costs"]
+__all__ = ["ROW_BYTES", "Cluster", "Costs", "Keys", "Load", "Step", "b_model", "measure_costs"]
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -190,6 +190,8 @@ class Step:
     active: Int64s
     old_rows: float
     """Rows in the window that older generations stored."""
+    held: Floats
+    """Bytes in each core's windows."""
 
     @property
     def spread(self) -> float:
@@ -268,7 +270,7 @@ class Cluster:
         if not self.indexed:
             busy += self.costs.comparison * self._comparisons(table, left, right)
         communication = self.senders * self.costs.message + self.costs.sent * copies
-        communication[np.setdiff1d(np.arange(self.cores), newest.active)] = 0.0
+        communication[np.setdiff1d(np.arange(self.cores), table.cores)] = 0.0
         busy = (busy + communication) * self.slow
         delay = self._delay(busy, communication, pairs)
         self._hold(newest.number, load.keys, left, np.zeros(groups))
@@ -290,10 +292,22 @@ class Cluster:
                 if number != newest.number
                 for rows in held
             ),
+            self._held_bytes(table)[0],
         )
         self._batch += 1
         self._reorganise(table, oldest)
         return result
+
+    def _held_bytes(self, table: RoutingTable) -> Floats:
+        """Return the bytes in each core's windows: all, then the left and right ones of the newest generation."""
+        held = np.zeros((3, self.cores))
+        for generation, _, left, right in self._live(table):
+            parts = generation.parts
+            both = [np.bincount(generation.cores, np.repeat(some, parts), self.cores) for some in (left / parts, right)]
+            held[0] += ROW_BYTES * sum(both)
+            if generation is table.newest:
+                held[1:] += ROW_BYTES * np.stack(both)
+        return held
 
     def _comparisons(self, table: RoutingTable, left: Floats, right: Floats) -> Floats:
         """Return with how many stored rows the new ones are compared on each core."""
@@ -339,7 +353,8 @@ class Cluster:
             return
         plan = forget(table, self._batch - 1, oldest)
         if self._batch % self.epoch == 0:
-            observation = self._epoch.observation(self._batch - 1, oldest, table.newest)
+            held = [Held(*some) for some in self._held_bytes(table).T.tolist()]
+            observation = self._epoch.observation(self._batch - 1, oldest, table.newest, held)
             decided = decide(table, observation, self.cores, self.settings)
             plan = decided if decided.generation is not None else plan
         self.decisions += plan.decisions
@@ -393,7 +408,7 @@ class _Epoch:
         self._of_groups = FADING * self._of_groups + np.stack(of_groups)
         self._seconds = FADING * self._seconds + seconds
 
-    def observation(self, micro_batch: int, oldest: int, newest: Generation) -> Observation:
+    def observation(self, micro_batch: int, oldest: int, newest: Generation, held: list[Held]) -> Observation:
         """Return what the cores would report: a few groups by name, the rest in one sum."""
         group = np.repeat(np.arange(newest.groups), newest.parts)
         parts = newest.parts[group]
@@ -408,5 +423,5 @@ class _Epoch:
             named = tuple(GroupLoad(int(group[at]), *load[:, at].tolist()) for at in own[:HEAVIEST])
             rest = GroupLoad(len(own[HEAVIEST:]), *load[:, own[HEAVIEST:]].sum(1).tolist())
             rows, pairs, busy = self._of_cores[:, core].tolist()
-            cores.append(CoreLoad(core, rows, pairs, busy, rows * ROW_BYTES, named, rest))
+            cores.append(CoreLoad(core, rows, pairs, busy, held[core], GroupReport(named, rest)))
         return Observation(micro_batch, self._seconds, oldest, tuple(cores))

@@ -3,10 +3,10 @@
 from typing import Final
 
 from watersmeet.cli.bench.experiment import Experiment
-from watersmeet.cli.bench.experiments.cluster import communication, delay, growth, skew
+from watersmeet.cli.bench.experiments.cluster import communication, delay, growth, memory, skew
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (skew, growth, delay, communication)
+MODULES: Final = (skew, memory, growth, delay, communication)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""
