@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from streams import committed, metrics_of, run, stream
 
 import watersmeet as wm
+from streams import begin_query, committed, metrics_of, run, stream
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import Generation, first_generation
 from watersmeet.spark import balancing
@@ -66,14 +64,6 @@ def truth(left: list[pa.Table], right: list[pa.Table], low: int, high: int) -> P
     difference = np.subtract.outer(x["k"].to_numpy(), y["k"].to_numpy())
     i, j = np.nonzero((apart <= 1_200_000) & (difference >= low) & (difference <= high))
     return Counter(zip(x["id"].to_numpy()[i].tolist(), y["id"].to_numpy()[j].tolist(), strict=True))
-
-
-def begin_query(home: Path) -> str:
-    """Give a query that has not begun its id, so that its files can be written before."""
-    name = str(uuid.uuid4())
-    (home / "checkpoint").mkdir(parents=True)
-    (home / "checkpoint" / "metadata").write_text(json.dumps({"id": name}))
-    return name
 
 
 def drawn_generations(seed: int) -> list[Generation]:

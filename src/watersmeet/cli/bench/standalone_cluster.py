@@ -18,11 +18,10 @@ import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
-
-import pyspark
 
 from watersmeet.cli.bench.process import SEARCH_PATH
 from watersmeet.spark.java import find_java
@@ -30,10 +29,8 @@ from watersmeet.spark.java import find_java
 __all__ = ["SparkWorker", "StandaloneCluster"]
 
 LOOPBACK: Final = "127.0.0.1"
-SPARK_HOME: Final = Path(pyspark.__file__).parent
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 DAEMON_SETTINGS: Final = {
-    "SPARK_HOME": str(SPARK_HOME),
     "SPARK_LOCAL_IP": LOOPBACK,
     "SPARK_PUBLIC_DNS": LOOPBACK,
     "SPARK_DAEMON_MEMORY": "256m",
@@ -50,12 +47,16 @@ class _Daemon:
     def __init__(
         self, program: str, arguments: list[str], folder: Path, environment: Mapping[str, str], *, processor: int | None
     ) -> None:
+        found = find_spec("pyspark")
+        assert found is not None, "who needs a cluster has PySpark"
+        assert found.origin is not None, "it is an ordinary package"
+        home = Path(found.origin).parent
         folder.mkdir(parents=True)
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 -- Spark's own script
-                [SPARK_HOME / "bin" / "spark-class", program, "--host", LOOPBACK, *arguments],
-                env={**os.environ, **DAEMON_SETTINGS, **environment},
+                [home / "bin" / "spark-class", program, "--host", LOOPBACK, *arguments],
+                env={**os.environ, "SPARK_HOME": str(home), **DAEMON_SETTINGS, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -126,6 +127,18 @@ class StandaloneCluster:
         for daemon in (*self.workers, self._master):
             daemon.kill()
 
+    def settings(self, memory: str, *, executors: int | None = None) -> dict[str, str]:
+        """Return a session's settings: executors of one core and so much memory, as many as there are workers.
+
+        If their number is given, they are all there before the first task, so that they share the state evenly: Spark
+        goes on with it where it was first.
+        """
+        settings = {"spark.master": self.master, "spark.executor.cores": "1", "spark.executor.memory": memory}
+        if executors is not None:
+            settings["spark.cores.max"] = str(executors)
+            settings["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
+        return settings
+
     def add_worker(self, *, processor: int | None = None) -> SparkWorker:
         """Start a worker, bound to a processor of this machine if one is given; it registers by itself."""
         folder = self._folder / f"worker-{self._begun}"
@@ -133,9 +146,7 @@ class StandaloneCluster:
         arguments = ["--cores", "1", "--memory", self._memory, "--port", "0", "--webui-port", "0"]
         arguments += ["--work-dir", str(folder / "work"), self.master]
         scratch = {"SPARK_LOCAL_DIRS": str(folder / "scratch")}
-        worker = SparkWorker(
-            "org.apache.spark.deploy.worker.Worker", arguments, folder, scratch, processor=processor
-        )
+        worker = SparkWorker("org.apache.spark.deploy.worker.Worker", arguments, folder, scratch, processor=processor)
         self.workers.append(worker)
         return worker
 
