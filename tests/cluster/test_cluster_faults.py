@@ -37,9 +37,9 @@ Routing = Literal["hash", "bucket"]
 Event = Literal["worker lost", "executor lost", "worker added", "driver killed"]
 
 CORES: Final = 3
-WORKERS: Final = 3
-MOST_WORKERS: Final = 4
-BATCHES: Final = 14
+WORKERS: Final = 2
+MOST_WORKERS: Final = 3
+BATCHES: Final = 10
 ROWS: Final = 90
 SPACING: Final = 500_000
 """Microseconds that a micro-batch spans; the window is 2.4 of them."""
@@ -51,14 +51,17 @@ CASES: Final[dict[Routing, str]] = {
 }
 LEVELS: Final = 8
 LOADS: Final = ("b = 0.5", "b = 0.6", "b = 0.7", "b = 0.8", "b = 0.9", "one hot key", "drift")
-DRAWN: Final = 4
-EPOCH: Final = 2
+DRAWN: Final = 3
+EPOCH: Final = 1
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(CORES),
     # What is lost is noticed at once: the machine is the same.
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "100ms",
     "spark.locality.wait": "100ms",
+    # JVMs that live for a minute are better off without the optimising compiler.
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 
 
@@ -123,13 +126,11 @@ class Disturbance:
 
 
 def _drawn_disturbances(random: np.random.Generator, *, with_driver: bool) -> list[Disturbance]:
-    """Return three of them, at least one of which loses something."""
-    first: Event = random.choice(["worker lost", "executor lost"])
-    others: list[Event] = random.choice(["worker lost", "executor lost", "worker added"], 2).tolist()
-    events: list[Event] = [first, *others]
-    if with_driver:
-        events[random.integers(1, 3)] = "driver killed"
-    batches = np.sort(random.choice(np.arange(2, BATCHES - 3), 3, replace=False)).tolist()
+    """Return two of them: first something is lost."""
+    losses: list[Event] = ["worker lost", "executor lost"]
+    others: list[Event] = ["driver killed"] if with_driver else [*losses, "worker added"]
+    events = losses[random.integers(len(losses))], others[random.integers(len(others))]
+    batches = np.sort(random.choice(np.arange(2, BATCHES - 2), len(events), replace=False)).tolist()
     return [Disturbance(at, float(random.uniform(0, 0.8)), event) for at, event in zip(batches, events, strict=True)]
 
 
@@ -160,8 +161,7 @@ class Rig:
                 if not workers:
                     self._cluster.add_worker()
             case "executor lost":
-                killed = [worker.kill_executors() for worker in random.permutation(np.array(workers, object))[:2]]
-                assert any(killed)
+                assert workers[random.integers(len(workers))].kill_executors()
             case "worker added" if len(workers) < MOST_WORKERS:
                 self._cluster.add_worker()
             case "driver killed":
@@ -213,12 +213,14 @@ def _run(rig: Rig, home: Path, load: str, routing: Routing, seed: int, *, with_d
     )
     rig.repair()
     rig.driver.begin(job)
+    begun = time.time()
     for disturbance in disturbances:
         _await(disturbance, home, rig.driver)
         rig.disturb(disturbance.event, job, random)
     answer = rig.driver.answer()
     used = _generations_used(files)
-    print(f"{load}, {routing}: {disturbances}; {answer}; generations {used}")  # noqa: T201
+    commits = [(home / "checkpoint" / "commits" / str(n)).stat().st_mtime - begun for n in range(BATCHES)]
+    print(f"{load}, {routing}: {disturbances}; {answer}; generations {used}; {[round(c) for c in commits]}")  # noqa: T201
     assert answer == "done"
     found, truth = Counter(map(tuple, json.loads((home / "found").read_text()))), _truth(load, routing)
     assert truth.total() > 1000
@@ -243,7 +245,7 @@ def test_workers_are_killed_and_added(rig: Rig, tmp_path: Path, load: str, routi
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("load", "routing", "seed"), [(load, routing, 100 + seed) for seed, (load, routing) in enumerate(RUNS) if seed > 3]
+    ("load", "routing", "seed"), [(load, routing, 100 + seed) for seed, (load, routing) in enumerate(RUNS) if seed > 7]
 )
 def test_driver_is_killed_in_the_middle_of_a_reorganisation(
     rig: Rig, tmp_path: Path, load: str, routing: Routing, seed: int

@@ -6,7 +6,8 @@ processors, with all that it starts: otherwise the one executor that is busy wou
 are not.
 
 Workers can be killed and added at any time. Each is a session of processes (in the sense of ``setsid``), so whatever a
-worker has started, executors and their Python workers, is found and killed with it.
+worker has started, executors and their Python workers, is found and killed with it. Nothing outlives the process that
+started it, not even one that is killed: each session has a keeper, which waits for the end of a pipe.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ DAEMON_SETTINGS: Final = {
     "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # they do little, and should start quickly
     "PYTHONPATH": SEARCH_PATH,  # executors inherit it
 }
+KEEPER: Final = 'exec 3<&0; (cat <&3; kill -KILL 0) & exec "$@" 3<&- </dev/null'
+"""A shell command that becomes the one it is given; the keeper kills the process group when standard input ends."""
 PATIENCE_SECONDS: Final = 60.0
 MOMENT_SECONDS: Final = 0.02
 
@@ -55,9 +58,9 @@ class _Daemon:
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 -- Spark's own script
-                [home / "bin" / "spark-class", program, "--host", LOOPBACK, *arguments],
+                ["/bin/sh", "-c", KEEPER, "sh", home / "bin" / "spark-class", program, "--host", LOOPBACK, *arguments],
                 env={**os.environ, "SPARK_HOME": str(home), **DAEMON_SETTINGS, **environment},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -82,6 +85,8 @@ class _Daemon:
             for process in (self._process.pid, *self.started()):
                 _kill(process)
             time.sleep(MOMENT_SECONDS)
+        assert self._process.stdin is not None, "opened as a pipe"
+        self._process.stdin.close()
 
     def started(self, program: str = "") -> list[int]:
         """Return the processes, beside the JVM, whose command names ``program``."""

@@ -45,7 +45,7 @@ class _Load:
 
 
 LOADS: Final = (
-    _Load("one hot key", 0.5, window=12_000, batch=6_000, small_batch=1_000, turns=2, batches=3),
+    _Load("one hot key", 0.5, window=12_000, batch=6_000, small_batch=250, turns=2, batches=3),
     _Load("even keys", 0.0, window=800_000, batch=400_000, small_batch=100_000, turns=6, batches=6),
 )
 QUICK_PART: Final = 10
