@@ -24,7 +24,7 @@ SEED: Final = 86
 WORKERS: Final = 2
 EPOCH_AND_LEAD: Final = 14
 """Micro-batches until what the balancer decides at the end of its first epoch is in effect."""
-WARM_UP: Final = 2
+WARM_UP: Final = 1
 FASTER: Final = 1.6
 DEARER: Final = 1.03
 WAYS: Final = ("off", "auto")
@@ -45,8 +45,8 @@ class _Load:
 
 
 LOADS: Final = (
-    _Load("one hot key", 0.5, window=12_000, batch=6_000, small_batch=250, turns=2, batches=3),
-    _Load("even keys", 0.0, window=800_000, batch=400_000, small_batch=100_000, turns=6, batches=6),
+    _Load("one hot key", 0.5, window=16_000, batch=8_000, small_batch=250, turns=3, batches=2),
+    _Load("even keys", 0.0, window=800_000, batch=400_000, small_batch=100_000, turns=5, batches=7),
 )
 QUICK_PART: Final = 10
 
@@ -144,8 +144,8 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="what balance gains with one hot key, and costs without, on a standalone cluster of two workers",
         seed=SEED,
-        shape="2 workers of one core; equal keys; one key with half of all rows, window 12,000 and micro-batches of"
-        " 6,000 rows a side; or even keys, window 800,000 and micro-batches of 400,000 rows a side; noop sink",
+        shape="2 workers of one core; equal keys; one key with half of all rows, window 16,000 and micro-batches of"
+        " 8,000 rows a side; or even keys, window 800,000 and micro-batches of 400,000 rows a side; noop sink",
         expected="the same pairs; at least 1.6 times the rows/s with the hot key, at most 1.03 times the time without",
     ),
     run,
