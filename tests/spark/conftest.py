@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from streams import write_files
 from watersmeet.spark.session import session
 
-FIRST_WRITTEN = 1_700_000_000
 Streams = Callable[[str, list[pa.Table]], Path]
 
 
@@ -38,11 +36,6 @@ def folder_of(tmp_path: Path) -> Streams:
     def write(name: str, tables: list[pa.Table]) -> Path:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        begun = len(list(folder.iterdir()))
-        for number, table in enumerate(tables, start=begun):
-            file = folder / f"{number:03d}.parquet"
-            pq.write_table(table, file)
-            os.utime(file, (FIRST_WRITTEN + number, FIRST_WRITTEN + number))  # Spark reads files in this order
-        return folder
+        return write_files(folder, tables)
 
     return write

@@ -12,9 +12,9 @@ import tempfile
 from typing import Any
 
 from pyspark.sql import SparkSession
-from streams import committed, ids, metrics_of, run, stream
 
 import watersmeet as wm
+from streams import committed, ids, metrics_of, run, stream
 from watersmeet.spark.java import find_java
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,9 +15,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from streams import committed, metrics_of, run, stream
 
 import watersmeet as wm
+from streams import begin_query, committed, metrics_of, run, stream
 from watersmeet.balance.balancer import Settings
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import Generation, first_generation
@@ -82,14 +80,6 @@ def generations_in(folder: Path, cores: int = CORES) -> list[list[Generation]]:
 def shown_by(query: StreamingQuery) -> list[str]:
     """Return the decisions that a query's progress shows."""
     return [reason for metric in metrics_of(query) for reason in metric.balance["decisions"]]
-
-
-def begin_query(home: Path) -> str:
-    """Give a query that has not begun its id, so that its files can be written before."""
-    name = str(uuid.uuid4())
-    (home / "checkpoint").mkdir(parents=True)
-    (home / "checkpoint" / "metadata").write_text(json.dumps({"id": name}))
-    return name
 
 
 def drawn_generations(seed: int) -> list[Generation]:

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from streams import Pairs, committed, metrics_of, run, start, stream
 
 import watersmeet as wm
+from streams import Pairs, committed, metrics_of, run, start, stream
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 

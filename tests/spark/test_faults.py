@@ -9,10 +9,6 @@ that the file sink has committed are compared with the truth as multisets: none 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,14 +20,12 @@ from typing import Final
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-import pyspark
 import pytest
-import query_program
-from query_program import Job
-from streams import Pairs
 
 import watersmeet as wm
+from drivers import Drivers
+from query_program import Job
+from streams import Pairs, write_files
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
@@ -79,12 +73,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Write both streams' files once for all runs."""
     folders = {}
     for side, seed in (("left", 11), ("right", 12)):
-        folder = tmp_path_factory.mktemp(side)
-        for number, table in enumerate(_tables(seed)):
-            file = folder / f"{number:03d}.parquet"
-            pq.write_table(table, file)
-            os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark reads files in this order
-        folders[side] = str(folder)
+        folders[side] = str(write_files(tmp_path_factory.mktemp(side), _tables(seed)))
     return folders
 
 
@@ -102,119 +91,6 @@ def _truth(case: str) -> Pairs:
         on = CASES[case].replace("left.", "l.").replace("right.", "r.")
         pairs = duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on} AND {TIME_SQL}").to_arrow_table()  # noqa: S608
     return Counter(zip(*(column.to_pylist() for column in pairs.columns), strict=True))
-
-
-class Driver:
-    """A process that runs queries, and all that it has started."""
-
-    def __init__(self, master: str, scratch: Path) -> None:
-        self._errors = (scratch / "errors").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, query_program.__file__, master, scratch],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            start_new_session=True,
-            env=os.environ
-            | {"PYTHONPATH": ":".join(filter(None, sys.path)), "SPARK_LOCAL_IP": "127.0.0.1"}
-            | {"SPARK_HOME": str(_spark_home(scratch))},
-        )
-        assert self.answer() == "ready"
-
-    def begin(self, job: Job) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(job.line())
-        self._process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def kill(self) -> None:
-        """Kill Python and the JVMs together."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._close()
-
-    def kill_executor(self, random: np.random.Generator) -> int:
-        """Kill one executor's JVM; return how many processes were killed."""
-        return _kill(random.permutation(self._started("CoarseGrainedExecutorBackend"))[:1].tolist())
-
-    def kill_workers(self) -> int:
-        """Kill all Python workers, not the daemons that they were forked from; return how many."""
-        workers = self._started("pyspark.daemon")
-        parents = {parent for pid, parent, _ in _processes() if pid in workers}
-        return _kill([pid for pid in workers if pid not in parents])
-
-    def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self._close()
-
-    def _started(self, program: str) -> list[int]:
-        """Return the processes below this one whose command names ``program``."""
-        family = {self._process.pid}
-        processes = _processes()
-        while more := {pid for pid, parent, _ in processes if parent in family} - family:
-            family |= more
-        return [pid for pid, _, command in processes if pid in family and program in command]
-
-    def _close(self) -> None:
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._errors.close()
-
-
-def _spark_home(scratch: Path) -> Path:
-    """Return a folder that leads to all of Spark: executors write their logs into Spark's home, wherever it is."""
-    home = scratch / "spark"
-    if not home.exists():
-        home.mkdir()
-        for part in Path(pyspark.__file__).parent.iterdir():
-            (home / part.name).symlink_to(part)
-    return home
-
-
-def _processes() -> list[tuple[int, int, str]]:
-    """Return process, parent and command of all that run."""
-    listed = subprocess.run(["ps", "-axwwo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout  # noqa: S607
-    fields = (line.split(None, 2) for line in listed.splitlines())
-    return [(int(pid), int(parent), " ".join(command)) for pid, parent, *command in fields]
-
-
-def _kill(processes: list[int]) -> int:
-    killed = 0
-    for pid in processes:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:  # it has just ended by itself
-            continue
-        killed += 1
-    return killed
-
-
-class Drivers:
-    """One driver for each master, started when first needed and again after it has been killed."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
-        self._running: dict[str, Driver] = {}
-
-    def on(self, master: str) -> Driver:
-        if master not in self._running:
-            for idle in list(self._running):  # the machine need not carry more than one
-                self._running.pop(idle).stop()
-            self._running[master] = Driver(master, self._scratch)
-        return self._running[master]
-
-    def kill(self, master: str) -> None:
-        self._running.pop(master).kill()
-
-    def stop(self) -> None:
-        for driver in self._running.values():
-            driver.stop()
 
 
 @pytest.fixture(scope="module")

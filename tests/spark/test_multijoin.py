@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from streams import metrics_of, run, stream
 
 import oracle
 import watersmeet as wm
 from conftest import Streams
+from streams import metrics_of, run, stream
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 

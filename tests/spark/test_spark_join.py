@@ -15,9 +15,9 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
-from streams import committed, ids, metrics_of, run, stream
 
 import watersmeet as wm
+from streams import committed, ids, metrics_of, run, stream
 from watersmeet.spark.cores import core_ids, partition_of
 from watersmeet.spark.session import check_session
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from streams import Pairs, committed, ids, run, stream
 
 import oracle
 import watersmeet as wm
+from streams import Pairs, committed, ids, run, stream
 from watersmeet.spark.routing import RoutingName
 from watersmeet.spec.sql import parse_predicate
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from streams import Pairs, committed, ids, metrics_of, run, stream
 
 import watersmeet as wm
+from streams import Pairs, committed, ids, metrics_of, run, stream
 from watersmeet.spark.cores import core_ids, partition_of
 from watersmeet.spark.state import FAN_IN
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,8 @@ class SparkTask(TypedDict):
     window: int
     cores: int
     memory: str
+    settings: dict[str, str]
+    """Further settings of Spark's."""
 
 
 class CoreRecord(TypedDict):
@@ -72,6 +74,7 @@ class CoreRecord(TypedDict):
 
     core: int
     rows_in: int
+    pairs: int
     window_rows: int
     state_bytes: int
     runs: int
@@ -79,6 +82,8 @@ class CoreRecord(TypedDict):
     runs_mapped: int
     runs_read: int
     busy_seconds: float
+    work_seconds: float
+    generation: int
 
 
 class MicroBatch(TypedDict):
@@ -104,17 +109,26 @@ class Arena:
     block: int
     """Rows that are made at a time: the streams are the same, however micro-batches of whole blocks cut them."""
     streams: tuple[SideName, ...]
+    hot: float = 0.0
+    """The part of all rows that has one and the same key."""
 
     @classmethod
     @contextmanager
     def open(
-        cls, context: Context, *, seed: int, block: int, key_range: int = KEY_RANGE, streams: int = 2
+        cls,
+        context: Context,
+        *,
+        seed: int,
+        block: int,
+        key_range: int = KEY_RANGE,
+        streams: int = 2,
+        hot: float = 0.0,
     ) -> Iterator[Arena]:
         """Make the folder; at the end, end the contestants and remove it."""
         folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
         try:
             with ExitStack() as processes:
-                yield cls(context, folder, processes, seed, key_range, block, STREAMS[:streams])
+                yield cls(context, folder, processes, seed, key_range, block, STREAMS[:streams], hot)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # a JVM that was killed may still be writing
 
@@ -126,6 +140,7 @@ class Arena:
         condition: Condition = "band",
         matches: int = 1,
         memory: str = "6g",
+        settings: Mapping[str, str] | None = None,
     ) -> Contestant:
         """Start a contestant, which gets ready while others are started; a row meets about ``matches`` of a window."""
         folder = self.folder / f"contestant-{len(list(self.folder.glob('contestant-*')))}"
@@ -139,6 +154,7 @@ class Arena:
             "window": window,
             "cores": CORES,
             "memory": memory,
+            "settings": dict(settings or {}),
         }
         worker = Worker("watersmeet.cli.bench.spark_worker", name, task, {})
         return Contestant(self, name, folder, self.processes.enter_context(worker))
@@ -150,7 +166,10 @@ class Arena:
         if not path.exists():
             blocks = range(first // self.block, (first + rows) // self.block)
             table = pa.concat_tables(
-                [stream_rows(side, number, self.block, seed=self.seed, key_range=self.key_range) for number in blocks]
+                [
+                    stream_rows(side, number, self.block, seed=self.seed, key_range=self.key_range, hot=self.hot)
+                    for number in blocks
+                ]
             )
             moments = pa.array(FIRST_MOMENT + np.arange(first, first + rows), pa.timestamp("us", "UTC"))
             # Several row groups: Spark may then cut the file and read it on all cores.

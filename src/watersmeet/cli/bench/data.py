@@ -107,13 +107,21 @@ def band_for(stored: Int64s, probing: Int64s, matches: float) -> int:
     return high if abs(met(high) - matches) < abs(met(low) - matches) else low
 
 
-def stream_rows(side: SideName, number: int, rows: int, *, seed: int, key_range: int = 1 << 31) -> pa.Table:
-    """Return batch ``number`` of a stream: uniform keys, one row per microsecond, 8 bytes of payload."""
+def stream_rows(
+    side: SideName, number: int, rows: int, *, seed: int, key_range: int = 1 << 31, hot: float = 0.0
+) -> pa.Table:
+    """Return batch ``number`` of a stream: uniform keys, one row per microsecond, 8 bytes of payload.
+
+    The part ``hot`` of all rows has the key 0 instead.
+    """
     rng = np.random.default_rng((seed, STREAMS.index(side), number))
     first = number * rows
+    keys = rng.integers(0, key_range, rows)
+    if hot:
+        keys[rng.random(rows) < hot] = 0
     return pa.table(
         {
-            "key": rng.integers(0, key_range, rows),
+            "key": keys,
             "ts": pa.array(np.arange(first, first + rows), pa.timestamp("us")),
             "payload": np.arange(first, first + rows),
         }

@@ -140,6 +140,7 @@ def _session(name: ContestantName, task: SparkTask) -> SparkSession:
             "spark.sql.streaming.numRecentProgressUpdates": "1000",
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # a turn's end is not the stream's
             "spark.sql.streaming.join.stateFormatVersion": name[-1] if name.startswith("Spark") else "2",
+            **task["settings"],
         },
     )
 

@@ -3,10 +3,18 @@
 from typing import Final
 
 from watersmeet.cli.bench.experiment import Experiment
-from watersmeet.cli.bench.experiments.spark import growth, small_batches, spark_join, speed, state, three_streams
+from watersmeet.cli.bench.experiments.spark import (
+    growth,
+    hot_key,
+    small_batches,
+    spark_join,
+    speed,
+    state,
+    three_streams,
+)
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (speed, spark_join, growth, small_batches, state, three_streams)
+MODULES: Final = (speed, spark_join, growth, small_batches, state, three_streams, hot_key)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

@@ -11,12 +11,13 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import streams
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from streams import stream
 
+import streams
 import watersmeet as wm
+from streams import stream
+from watersmeet.spark import balancing
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Job:
     """Arguments of ``time_window``, or of ``count_window``."""
     routing: str = "auto"
     structure: str = "auto"
+    cores: int = 2
+    tables: str | None = None
+    """Folder of routing tables; None: the first one stays."""
+    epoch: int = 10
+    """Micro-batches in a reorganisation epoch."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -38,7 +44,9 @@ class Job:
 
 def joined(spark: SparkSession, job: Job) -> DataFrame:
     """Return the job's pairs."""
-
+    balancing.EPOCH = job.epoch  # type: ignore[misc]
+    if job.tables is not None:
+        spark.conf.set(balancing.FOLDER, job.tables)
     window = wm.time_window(**job.window) if "ts" in job.window else wm.count_window(**job.window)  # type: ignore[arg-type]
     return wm.join(
         stream(spark, job.left),
@@ -47,7 +55,8 @@ def joined(spark: SparkSession, job: Job) -> DataFrame:
         window,
         routing=job.routing,  # type: ignore[arg-type]
         structure=job.structure,  # type: ignore[arg-type]
-        cores=2,
+        cores=job.cores,
+        balance="off" if job.tables is None else "auto",
     )
 
 
@@ -62,14 +71,10 @@ def run(spark: SparkSession, job: Job) -> str:
     return "done"
 
 
-def main(master: str, scratch: Path) -> None:
+def main(scratch: Path, settings: dict[str, str]) -> None:
     """Answer jobs until the input ends."""
-    local = {
-        "spark.master": master,
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "tables"),
-    }
-    spark = wm.session(2, memory="1g", more=local | {"spark.ui.showConsoleProgress": "false"})
+    local = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "tables")}
+    spark = wm.session(2, memory="1g", more=local | {"spark.ui.showConsoleProgress": "false"} | settings)
     spark.sparkContext.setLogLevel("OFF")
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
@@ -78,4 +83,4 @@ def main(master: str, scratch: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

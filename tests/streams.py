@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import os
+import uuid
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from watersmeet.spark.pipeline import METRICS
 
 Pairs = Counter[tuple[int, int]]
+FIRST_WRITTEN: Final = 1_700_000_000
+
+
+def write_files(folder: Path, tables: list[pa.Table]) -> Path:
+    """Write tables as the files of a stream, after those that are there already; Spark reads them in this order."""
+    for number, table in enumerate(tables, start=len(list(folder.iterdir()))):
+        file = folder / f"{number:03d}.parquet"
+        pq.write_table(table, file)
+        os.utime(file, (FIRST_WRITTEN + number, FIRST_WRITTEN + number))
+    return folder
+
+
+def begin_query(home: Path) -> str:
+    """Give a query that has not begun its id, so that its routing tables can be written before; return the id."""
+    name = str(uuid.uuid4())
+    (home / "checkpoint").mkdir(parents=True)
+    (home / "checkpoint" / "metadata").write_text(json.dumps({"id": name}))
+    return name
 
 
 def stream(spark: SparkSession, folder: Path | str) -> DataFrame:
