@@ -49,14 +49,9 @@ class _Dropping(StatefulProcessor):
         begin = time.perf_counter()
         for _ in rows:
             pass
-        record: dict[str, object] = {column.split()[0]: 0 for column in OUTPUT.split(", ")}
-        record |= {
-            "blob": None,
-            "file": None,
-            "groups": None,
-            "core": int(key[0]),
-            "busy_seconds": time.perf_counter() - begin,
-        }
+        columns = (column.split() for column in OUTPUT.split(", "))
+        record: dict[str, object] = {name: None if kind in ("binary", "string") else 0 for name, kind in columns}
+        record |= {"core": int(key[0]), "busy_seconds": time.perf_counter() - begin}
         yield pd.DataFrame({name: [value] for name, value in record.items()})
         set_aside("drop")
 
