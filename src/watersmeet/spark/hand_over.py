@@ -25,7 +25,7 @@ __all__ = ["leave_pairs", "take_pairs"]
 
 FOLDER: Final = "watersmeet-pairs"
 ABANDONED_SECONDS: Final = 3600.0
-LIMIT_BYTES: Final = 2 << 30
+LIMIT_BYTES: Final = 4 << 30
 BATCH_BYTES: Final = 1 << 20
 """Pairs reach the JVM in batches of this size, which stay in its processor's cache."""
 

@@ -46,7 +46,7 @@ class _Load:
 
 
 LOADS: Final = (
-    _Load("one hot key", 0.5, window=12_000, batch=6_000, small_batch=250, turns=3, batches=3),
+    _Load("one hot key", 0.5, window=16_000, batch=8_000, small_batch=250, turns=3, batches=3),
     _Load("even keys", 0.0, window=800_000, batch=400_000, small_batch=100_000, turns=5, batches=7),
 )
 QUICK_PART: Final = 10
@@ -145,8 +145,8 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="what balance gains with one hot key, and costs without, on a standalone cluster of two workers",
         seed=SEED,
-        shape="2 workers of one core; equal keys; one key with half of all rows, window 12,000 and micro-batches of"
-        " 6,000 rows a side; or even keys, window 800,000 and micro-batches of 400,000 rows a side; noop sink",
+        shape="2 workers of one core; equal keys; one key with half of all rows, window 16,000 and micro-batches of"
+        " 8,000 rows a side; or even keys, window 800,000 and micro-batches of 400,000 rows a side; noop sink",
         expected="the same pairs; at least 1.6 times the rows/s with the hot key, at most 1.03 times the time without",
     ),
     run,
