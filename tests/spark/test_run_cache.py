@@ -21,13 +21,6 @@ def cache(tmp_path: Path) -> RunCache:
     return RunCache(tmp_path / "watersmeet", LIMIT)
 
 
-def put(cache: RunCache, name: str, content: bytes) -> None:
-    def write(file: pa.NativeFile) -> None:
-        file.write(content)
-
-    cache.put(name, len(content), write)
-
-
 def _file(tmp_path: Path, name: str = "one") -> Path:
     return tmp_path / "watersmeet" / f"{name}.run"
 
@@ -39,32 +32,32 @@ def _content(cache: RunCache, name: str = "one") -> bytes | None:
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 1003])
 def test_a_run_comes_back_as_it_was(cache: RunCache, size: int) -> None:
-    put(cache, "one", CONTENT[:size])
-    put(cache, "two", CONTENT)
+    cache.put("one", CONTENT[:size])
+    cache.put("two", pa.py_buffer(CONTENT))
     assert _content(cache) == CONTENT[:size]
     assert _content(cache, "two") == CONTENT
 
 
 def test_what_was_never_put_is_not_there(cache: RunCache) -> None:
     assert _content(cache) is None
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert _content(cache, "two") is None
 
 
 def test_the_content_begins_aligned(cache: RunCache) -> None:
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     found = cache.get("one")
     assert found is not None
     assert found.content.address % 8 == 0
 
 
 def test_no_draft_is_left(cache: RunCache, tmp_path: Path) -> None:
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert [file.name for file in (tmp_path / "watersmeet").iterdir()] == ["one.run"]
 
 
 def test_a_dropped_run_is_gone_and_what_is_mapped_stays(cache: RunCache) -> None:
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     mapped = cache.get("one")
     assert mapped is not None
     cache.drop("one")
@@ -105,17 +98,17 @@ def _flip(place: int) -> Callable[[bytes], bytes]:
 def test_a_damaged_file_is_no_file_and_is_removed(
     cache: RunCache, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     file = _file(tmp_path)
     file.write_bytes(damage(file.read_bytes()))
     assert _content(cache) is None
     assert not file.exists()
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert _content(cache) == CONTENT
 
 
 def test_a_file_changed_after_it_was_opened_is_noticed(cache: RunCache, tmp_path: Path) -> None:
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     mapped = cache.get("one")
     assert mapped is not None
     assert mapped.is_intact
@@ -131,7 +124,7 @@ def test_a_file_changed_after_it_was_opened_is_noticed(cache: RunCache, tmp_path
 
 
 def test_a_file_shortened_after_it_was_opened_is_noticed(cache: RunCache, tmp_path: Path) -> None:
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     mapped = cache.get("one")
     assert mapped is not None
     os.truncate(_file(tmp_path), 100)
@@ -142,26 +135,26 @@ def test_a_file_shortened_after_it_was_opened_is_noticed(cache: RunCache, tmp_pa
 def test_what_was_not_opened_for_longest_makes_room(cache: RunCache, tmp_path: Path) -> None:
     size = LIMIT // 4
     for number, name in enumerate(("one", "two", "three")):
-        put(cache, name, bytes(size))
+        cache.put(name, bytes(size))
         os.utime(_file(tmp_path, name), (1000 + number, 1000))  # opened in this order, long ago
     assert cache.get("one") is not None  # opened again
-    put(cache, "four", bytes(size))
+    cache.put("four", bytes(size))
     assert sorted(file.stem for file in (tmp_path / "watersmeet").iterdir()) == ["four", "one", "three"]
-    put(cache, "five", bytes(size * 2))
+    cache.put("five", bytes(size * 2))
     assert sorted(file.stem for file in (tmp_path / "watersmeet").iterdir()) == ["five", "four"]
 
 
 def test_the_folder_stays_below_its_bound(cache: RunCache, tmp_path: Path) -> None:
     for number in range(30):
-        put(cache, str(number), bytes(900))
+        cache.put(str(number), bytes(900))
         held = sum(file.stat().st_size for file in (tmp_path / "watersmeet").iterdir())
         assert held <= LIMIT + PREFIX.size
     assert cache.get("29") is not None
 
 
 def test_a_run_larger_than_the_bound_is_not_kept(cache: RunCache) -> None:
-    put(cache, "one", CONTENT)
-    put(cache, "large", bytes(LIMIT + 1))
+    cache.put("one", CONTENT)
+    cache.put("large", bytes(LIMIT + 1))
     assert cache.get("large") is None
     assert _content(cache) == CONTENT
 
@@ -169,14 +162,14 @@ def test_a_run_larger_than_the_bound_is_not_kept(cache: RunCache) -> None:
 @pytest.mark.parametrize("where", ["/proc/watersmeet", "/dev/null/watersmeet"])
 def test_where_nothing_can_be_written_nothing_is_kept(where: str) -> None:
     cache = RunCache(Path(where), LIMIT)
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert cache.get("one") is None
     cache.drop("one")
 
 
 def test_a_file_in_the_folders_place_is_borne(cache: RunCache, tmp_path: Path) -> None:
     (tmp_path / "watersmeet").write_bytes(b"in the way")
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert cache.get("one") is None
     cache.drop("one")
     assert (tmp_path / "watersmeet").read_bytes() == b"in the way"
@@ -185,7 +178,7 @@ def test_a_file_in_the_folders_place_is_borne(cache: RunCache, tmp_path: Path) -
 def test_a_folder_in_a_files_place_is_borne(cache: RunCache, tmp_path: Path) -> None:
     _file(tmp_path).mkdir(parents=True)
     assert cache.get("one") is None
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert cache.get("one") is None
     cache.drop("one")
 
@@ -194,7 +187,7 @@ def test_the_folder_lies_in_the_first_of_sparks_own(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'a'},{tmp_path / 'b'}")
     cache = RunCache.of_executor(LIMIT)
     assert cache is not None
-    put(cache, "one", CONTENT)
+    cache.put("one", CONTENT)
     assert (tmp_path / "a" / "watersmeet" / "one.run").exists()
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     assert RunCache.of_executor(LIMIT) is None

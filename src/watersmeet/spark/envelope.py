@@ -51,7 +51,6 @@ __all__ = [
     "to_blob",
     "to_blobs",
     "unpacker",
-    "write_rows",
 ]
 
 ENVELOPE: Final = (
@@ -175,14 +174,9 @@ def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Ite
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
     """Return rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    write_rows(rows, sink)
-    return sink.getvalue()
-
-
-def write_rows(rows: pa.RecordBatch | pa.Table, sink: pa.NativeFile) -> None:
-    """Write rows as an Arrow IPC stream."""
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
+    return sink.getvalue()
 
 
 def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
@@ -191,7 +185,8 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
     ends = [0]
     step = max(1, rows.num_rows * PIECE_BYTES // max(1, rows.nbytes))
     for begin in range(0, rows.num_rows, step):
-        write_rows(rows.slice(begin, step), sink)
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write(rows.slice(begin, step))
         ends.append(sink.tell())
     offsets = pa.py_buffer(np.array(ends, np.int32))
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, sink.getvalue()])

@@ -14,14 +14,14 @@ not been opened for longest make room for new ones.
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -36,21 +36,48 @@ WORD: Final = 8
 SUFFIX: Final = ".run"
 
 
+class _Identity(NamedTuple):
+    """What changes when a file is changed."""
+
+    inode: int
+    size: int
+    modified: int
+
+
+class _OpenFile:
+    """A file to be read, closed when nothing refers to it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):  # it could be opened
+            os.close(self._descriptor)
+
+    def identity(self) -> _Identity:
+        stat = os.fstat(self._descriptor)
+        return _Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+    def mapped(self) -> pa.Buffer:
+        try:
+            return pa.py_buffer(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+        except ValueError:  # an empty file cannot be mapped
+            return pa.py_buffer(b"")
+
+
 @dataclass(frozen=True, slots=True)
 class MappedRun:
     """A run's content, mapped, and what identifies the file as it was when it was checked."""
 
     content: pa.Buffer
-    path: Path
-    identity: tuple[int, ...]
+    file: _OpenFile
+    """Kept open: a file that was damaged and then removed, by a worker that noticed, still shows that it changed."""
+    identity: _Identity
 
     @property
     def is_intact(self) -> bool:
-        """Whether the file is still as it was when it was checked."""
-        try:
-            return _identity(self.path.stat()) == self.identity
-        except OSError:  # the file is gone, what was mapped of it is not
-            return True
+        """Whether the file is still as it was when it was checked, removed or not."""
+        return self.file.identity() == self.identity
 
 
 class RunCache:
@@ -66,19 +93,16 @@ class RunCache:
         folders = os.environ.get("SPARK_LOCAL_DIRS", "")
         return cls(Path(folders.split(",")[0]) / "watersmeet", limit) if folders else None
 
-    def put(self, name: str, nbytes: int, write: Callable[[pa.NativeFile], None]) -> None:
-        """Leave a run of about ``nbytes`` for other workers, if there is room; ``write`` writes it to a file."""
-        if not self._make_room(nbytes):
+    def put(self, name: str, content: bytes | pa.Buffer) -> None:
+        """Leave a run for other workers, if there is room."""
+        if not self._make_room(len(content)):
             return
         draft = self._folder / f"{name}.{os.getpid()}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with pa.OSFile(str(draft), "wb") as file:
-                file.write(bytes(PREFIX.size))
-                write(file)
-            content = _mapped(draft).slice(PREFIX.size)
-            with draft.open("r+b") as opened:
-                opened.write(PREFIX.pack(MAGIC, content.size, *_checksums(content)))
+            with draft.open("wb") as file:
+                file.write(PREFIX.pack(MAGIC, len(content), *_checksums(content)))
+                file.write(memoryview(content))
             draft.replace(self._path(name))
         except OSError:  # no space, no permission, folder gone: the state store has the run
             with suppress(OSError):
@@ -88,9 +112,9 @@ class RunCache:
         """Return a run if a whole, undamaged file of it is here."""
         path = self._path(name)
         try:
-            stat = path.stat()
-            whole = _mapped(path)
-            os.utime(path, ns=(time.time_ns(), stat.st_mtime_ns))  # just opened: among the last to make room
+            file = _OpenFile(path)
+            identity, whole = file.identity(), file.mapped()
+            os.utime(path, ns=(time.time_ns(), identity.modified))  # just opened: among the last to make room
         except OSError:
             return None
         if whole.size < PREFIX.size:
@@ -101,7 +125,7 @@ class RunCache:
         if magic != MAGIC or size != content.size or tuple(checksums) != _checksums(content):
             self.drop(name)
             return None
-        return MappedRun(content, path, _identity(stat))
+        return MappedRun(content, file, identity)
 
     def has(self, name: str) -> bool:
         """Tell whether there is a file of a run, damaged or not."""
@@ -133,18 +157,9 @@ class RunCache:
         return True
 
 
-def _mapped(path: Path) -> pa.Buffer:
-    with pa.memory_map(str(path)) as file:
-        return file.read_buffer()
-
-
-def _identity(stat: os.stat_result) -> tuple[int, ...]:
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def _checksums(content: pa.Buffer) -> tuple[int, int]:
+def _checksums(content: bytes | pa.Buffer) -> tuple[int, int]:
     """Return the sum and the exclusive or of the content's words: no single damaged word leaves both as they are."""
-    whole = content.size - content.size % WORD
+    whole = len(content) - len(content) % WORD
     words: npt.NDArray[np.uint64] = np.frombuffer(content, np.uint64, whole // WORD)
     rest = int.from_bytes(bytes(memoryview(content)[whole:]), "little")
     return (int(words.sum()) + rest) % 2**64, int(np.bitwise_xor.reduce(words)) ^ rest

@@ -15,14 +15,13 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.spark.envelope import COUNT, to_blob, write_rows
+from watersmeet.spark.envelope import COUNT, to_blob
 from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
@@ -137,8 +136,7 @@ class Runs(ABC, Generic[Piece]):
         run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made)
         self._remember(run.name, piece, None)
         if self._cache is not None:
-            rows = _to_cache(content)
-            self._cache.put(run.name, rows.nbytes, partial(write_rows, rows))
+            self._cache.put(run.name, _to_cache(content))
         return run
 
     def remove(self, run: Run) -> None:
@@ -177,7 +175,7 @@ def _from_state(blob: bytes, schema: pa.Schema) -> Content:
     return _content(widen(rows, whole), schema)
 
 
-def _to_cache(content: Content) -> pa.RecordBatch:
+def _to_cache(content: Content) -> pa.Buffer:
     """Return a run for the cache: nothing is narrowed, sorted keys are hidden columns too, their order is metadata."""
     choices = {name: asdict(index.choice) for name, index in content.indexes.items()}
     rows = _with_numbers(content).replace_schema_metadata({CHOICES: json.dumps(choices)})
@@ -186,7 +184,7 @@ def _to_cache(content: Content) -> pa.RecordBatch:
         for prefix, values in ((KEY, entries.key), (ROW, entries.row), (GROUP, entries.group)):
             if values is not None:
                 rows = rows.append_column(prefix + name, pa.array(values))
-    return rows
+    return to_blob(rows)
 
 
 def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content:
