@@ -91,20 +91,12 @@ class GroupCounter:
         self._counts = np.zeros((3, 0), np.int64)
         self._copies = 0
 
-    def add(
-        self,
-        what: Literal["left", "right", "pairs"],
-        group: npt.NDArray[np.int32],
-        times: npt.NDArray[np.int64] | None = None,
-    ) -> None:
-        """Count rows stored or pairs found, for every group given one or so many ``times``.
-
-        ``~group`` is a group's copy of a row.
-        """
+    def add(self, what: Literal["left", "right", "pairs"], group: npt.NDArray[np.int32]) -> None:
+        """Count one row stored, or one pair found, for every group given; ``~group`` is a group's copy of a row."""
         is_copy = group < 0
         if what == "right":
             self._copies += int(np.count_nonzero(is_copy))
-        more = np.bincount(np.where(is_copy, ~group, group), times).astype(np.int64)
+        more = np.bincount(np.where(is_copy, ~group, group))
         short = len(more) - self._counts.shape[1]
         if short > 0:
             self._counts = np.pad(self._counts, ((0, 0), (0, short)))

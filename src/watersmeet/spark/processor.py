@@ -72,7 +72,7 @@ class JoinProcessor(Core):
                 for matches in _portions(window.probe(probing)):
                     if group is not None:
                         for match in matches:
-                            self.groups.add("pairs", group, np.bincount(match.who, minlength=len(group)))
+                            self.groups.add("pairs", group[match.who])
                     yield gather_pairs(probing, matches, self._schema)
             storing, group = _subset(batch, arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
             if group is not None:
