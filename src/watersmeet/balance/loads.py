@@ -283,7 +283,7 @@ def measure_work(observation: Observation, generation: Generation, cores: int) -
     """Return what each group costs, by what ``cores`` cores reported while ``generation`` was the newest."""
     load = np.zeros((5, generation.groups))
     for core in observation.cores:
-        owned = np.searchsorted(generation.offsets, np.flatnonzero(generation.cores == core.core), "right") - 1
+        owned = np.flatnonzero(generation.owned_by(core.core))
         named = np.array([group.group for group in core.groups.heaviest], np.int64)
         own = [(group.left, group.right, group.pairs) for group in core.groups.heaviest]
         others = np.setdiff1d(owned, named)

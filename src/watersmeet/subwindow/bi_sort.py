@@ -11,7 +11,7 @@ as that is less than ``RATIO`` times its size, so runs shrink by that factor fro
 Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
 
 Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs,
-and a probe searches each once. Memory: 12 bytes a row (key, row number), an eighth of a key for the
+and a probe searches each once, or its batch is merged with a run that is hardly longer. Memory: 12 bytes a row (key, row number), an eighth of a key for the
 index, 8 more with groups.
 """
 
@@ -22,7 +22,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from watersmeet.kernels import sorted_run
+from watersmeet.kernels import ranges, sorted_run
 from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes, Ranges
 
 __all__ = ["BiSort"]
@@ -56,9 +56,9 @@ class _Run:
         """Write the probes' ranges that are not empty; return how many there are, and how many rows lie in them."""
         wanted = probes.lo, probes.hi, probes.group, probes.who
         if self.size <= len(probes) * (MERGED if self.group is None else MERGED_IN_GROUPS):
-            return sorted_run.merge_ranges(self.key, self.group, self.size, *wanted, start, end, who)
+            return ranges.merge_ranges(self.key, self.group, self.size, *wanted, start, end, who)
         levels = self.index, self.group_index, self.top, self.group_top
-        return sorted_run.find_ranges(self.key, self.group, self.size, *levels, *wanted, start, end, who)
+        return ranges.find_ranges(self.key, self.group, self.size, *levels, *wanted, start, end, who)
 
 
 class BiSort:

@@ -21,7 +21,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels import sorted_run
+from watersmeet.kernels import ranges
 
 __all__ = [
     "Entries",
@@ -98,7 +98,7 @@ def pairs_of(matches: Matches) -> Pairs:
     """Return ``matches`` as index pairs."""
     if isinstance(matches, Pairs):
         return matches
-    who, row = sorted_run.expand_ranges(matches.start, matches.end, matches.count, matches.who, matches.row)
+    who, row = ranges.expand_ranges(matches.start, matches.end, matches.count, matches.who, matches.row)
     return Pairs(who, row)
 
 

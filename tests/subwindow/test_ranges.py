@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.kernels import sorted_run
+from watersmeet.kernels import ranges, sorted_run
 
 LIMIT = np.iinfo(np.int64)
 KEYS = st.integers(-20, 20) | st.sampled_from([LIMIT.min, LIMIT.min + 1, LIMIT.max - 1, LIMIT.max])
@@ -48,8 +48,8 @@ def test_merging_finds_the_ranges_that_searching_does(
 
     found = []
     for find, indexes in (
-        (sorted_run.merge_ranges, ()),
-        (sorted_run.find_ranges, (index, group_index, top, group_top)),
+        (ranges.merge_ranges, ()),
+        (ranges.find_ranges, (index, group_index, top, group_top)),
     ):
         start, end, who = np.empty_like(lo), np.empty_like(lo), np.empty(len(lo), np.int32)
         hits, count = find(key, group, len(entries), *indexes, *wanted, start, end, who)

@@ -1,0 +1,300 @@
+"""Ranges of keys: find them in a sorted run, turn them into index pairs.
+
+Cost. Finding a range takes three steps (PanJoin, sections III-D and III-E, with one level of index more):
+
+1. a rebounding search on the top, which walks forward with the sorted batch, a cursor for each end of the range;
+2. one block of the index for each end, counted without a branch;
+3. one block of the run for each end, likewise.
+
+A step runs ``AHEAD`` probes ahead of the next and prefetches what that will read, so the memory's latency is paid
+once for several probes and while others are computed. A range costs nearly the same however many rows lie in it and
+however long the run is; the ends of a narrow one share their cache lines.
+
+A batch that is nearly as long as the run, or longer, is merged with it instead (:func:`merge_ranges`). That reads both
+from end to end, but a key takes a few instructions only, and no branch that the processor has to guess.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from watersmeet.kernels.compile import kernel, prefetch
+from watersmeet.kernels.sorted_run import BLOCK, SHIFT
+
+__all__ = ["expand_ranges", "find_ranges", "merge_ranges"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+AHEAD = 16
+LINEAR_STEPS = 32
+
+
+@kernel
+def _before(
+    key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+) -> bool:
+    """Tell whether entry ``at`` lies below the bound; ``inclusive``: or on it."""
+    if group is not None and group[at] != bound_group:
+        return bool(group[at] < bound_group)
+    return bool(key[at] <= bound) if inclusive else bool(key[at] < bound)
+
+
+@kernel
+def _walk(
+    key: Int64s, group: Int64s | None, size: int, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+) -> int:
+    """Return the first entry from ``begin`` on that is not before the bound: the rebounding search.
+
+    Neighbours of a dense batch are a few steps apart, so it walks first; then the step is doubled and halved again.
+    """
+    p = begin
+    walked = min(size, begin + LINEAR_STEPS)
+    while p < walked and _before(key, group, p, bound_group, bound, inclusive):
+        p += 1
+    if p < walked:
+        return p
+    step = 1
+    while p + step <= size and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+        p += step
+        step <<= 1
+    step >>= 1
+    while step > 0:
+        if p + step <= size and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+            p += step
+        step >>= 1
+    return p
+
+
+@kernel
+def _count(
+    key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+) -> int:
+    """Count the entries of the block at ``begin`` that lie before the bound, without a branch."""
+    block = key[begin : begin + BLOCK]  # a slice: counting from its start spares the check for negative positions
+    count = 0
+    if group is not None:
+        groups = group[begin : begin + BLOCK]
+        for u in range(BLOCK):
+            before = block[u] <= bound if inclusive else block[u] < bound
+            count += (groups[u] < bound_group) | ((groups[u] == bound_group) & before)
+    elif inclusive:
+        count += 4 * (block[3] <= bound)
+        count += 2 * (block[count + 1] <= bound)
+        count += block[count] <= bound
+        count += block[count] <= bound
+    else:
+        count += 4 * (block[3] < bound)
+        count += 2 * (block[count + 1] < bound)
+        count += block[count] < bound
+        count += block[count] < bound
+    return count
+
+
+@kernel
+def _block_of(position: int) -> int:
+    """Return where the block begins that holds the last entry before ``position`` in the level below."""
+    return max(position - 1, 0) << SHIFT
+
+
+@kernel
+def find_ranges(
+    key: Int64s,
+    group: Int64s | None,
+    size: int,
+    index: Int64s,
+    group_index: Int64s | None,
+    top: Int64s,
+    group_top: Int64s | None,
+    lo: Int64s,
+    hi: Int64s,
+    probe_group: Int64s | None,
+    who: Int32s,
+    start: Int64s,
+    end: Int64s,
+    asking: Int32s,
+) -> tuple[int, int]:
+    """Write every probe's half-open range to ``start`` and ``end``; return how many there are, and how many matches.
+
+    Only ranges that are not empty are written, one behind the other; ``asking[i]`` is the ``who`` of range *i*.
+    """
+    m = len(lo)
+    index_size = (size + BLOCK - 1) >> SHIFT
+    top_size = (index_size + BLOCK - 1) >> SHIFT
+    g = np.int64(0)
+    lower = 0
+    upper = 0
+    hits = 0
+    total = 0
+    for step in range(m + 2 * AHEAD):
+        q = step
+        if q < m:  # walk the top level; the blocks of the index are on their way when the next step needs them
+            if probe_group is not None:
+                g = probe_group[q]
+            lower = _walk(top, group_top, top_size, lower, g, lo[q], False)
+            upper = _walk(top, group_top, top_size, max(lower, upper), g, hi[q], True)
+            first = _block_of(lower)
+            last = _block_of(upper)
+            prefetch(index, first)
+            prefetch(index, last)
+            if group is not None:
+                prefetch(group_index, first)
+                prefetch(group_index, last)
+            start[q] = first
+            end[q] = last
+        q = step - AHEAD
+        if 0 <= q < m:  # count in the index; the blocks of the run are on their way
+            if probe_group is not None:
+                g = probe_group[q]
+            first = start[q]
+            last = end[q]
+            first = _block_of(min(first + _count(index, group_index, first, g, lo[q], False), index_size))
+            last = _block_of(min(last + _count(index, group_index, last, g, hi[q], True), index_size))
+            prefetch(key, first)
+            prefetch(key, last)
+            if group is not None:
+                prefetch(group, first)
+                prefetch(group, last)
+            start[q] = first
+            end[q] = last
+        q = step - 2 * AHEAD
+        if q < 0:
+            continue
+        if probe_group is not None:
+            g = probe_group[q]
+        first = start[q]
+        last = end[q]
+        first = min(first + _count(key, group, first, g, lo[q], False), size)
+        last = min(last + _count(key, group, last, g, hi[q], True), size)
+        # Written always, kept only if not empty: no branch to mispredict where matches are rare.
+        start[hits] = first
+        end[hits] = last
+        asking[hits] = who[q]
+        matches = max(last - first, 0)
+        hits += matches > 0
+        total += matches
+    return hits, total
+
+
+@kernel
+def _compare(
+    key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, lo: np.int64, hi: np.int64
+) -> tuple[bool, bool]:
+    """Tell without a branch whether entry ``at`` lies before a range, and whether it lies in it."""
+    before = key[at] < lo
+    inside = (not before) & (key[at] <= hi)
+    if group is not None:
+        same = group[at] == bound_group
+        return (group[at] < bound_group) | (same & before), same & inside
+    return before, inside
+
+
+@kernel
+def _merge_rest(
+    key: Int64s,
+    group: Int64s | None,
+    size: int,
+    p: int,
+    lo: Int64s,
+    hi: Int64s,
+    probe_group: Int64s | None,
+    q: int,
+    last: int,
+    start: Int64s,
+    asking: Int32s,
+    hits: int,
+) -> int:
+    """Merge the run from ``p`` on with the probes from ``q`` to ``last``; return how many hits there are by then."""
+    g = np.int64(0)
+    while q < last and p < size:
+        if probe_group is not None:
+            g = probe_group[q]
+        before, inside = _compare(key, group, p, g, lo[q], hi[q])
+        start[hits] = p
+        asking[hits] = q
+        hits += inside
+        p += before
+        q += not before
+    return hits
+
+
+@kernel
+def merge_ranges(
+    key: Int64s,
+    group: Int64s | None,
+    size: int,
+    lo: Int64s,
+    hi: Int64s,
+    probe_group: Int64s | None,
+    who: Int32s,
+    start: Int64s,
+    end: Int64s,
+    asking: Int32s,
+) -> tuple[int, int]:
+    """Do what :func:`find_ranges` does by merging the lower ends of the probes with the run.
+
+    Every step passes either a key that lies before its probe, or that probe. Both halves of the probes are merged side
+    by side: two chains of steps that do not wait for each other. The upper ends of those that hit are walked to.
+    """
+    m = len(lo)
+    half = m >> 1
+    g = np.int64(0)
+    other_g = np.int64(0)
+    if probe_group is not None:
+        other_g = probe_group[half]
+    p = 0
+    q = 0
+    hits = 0
+    other_p = _walk(key, group, size, 0, other_g, lo[half], False)
+    other_q = half
+    other_hits = half  # behind all hits that the first half can have
+    while q < half and p < size and other_q < m and other_p < size:
+        if probe_group is not None:
+            g = probe_group[q]
+            other_g = probe_group[other_q]
+        before, inside = _compare(key, group, p, g, lo[q], hi[q])
+        other_before, other_inside = _compare(key, group, other_p, other_g, lo[other_q], hi[other_q])
+        start[hits] = p  # written always, kept only if it is a hit
+        asking[hits] = q
+        hits += inside
+        p += before
+        q += not before
+        start[other_hits] = other_p
+        asking[other_hits] = other_q
+        other_hits += other_inside
+        other_p += other_before
+        other_q += not other_before
+    hits = _merge_rest(key, group, size, p, lo, hi, probe_group, q, half, start, asking, hits)
+    other_hits = _merge_rest(key, group, size, other_p, lo, hi, probe_group, other_q, m, start, asking, other_hits)
+    total = 0
+    last = 0
+    for i in range(hits + other_hits - half):
+        at = i if i < hits else i - hits + half
+        first = start[at]
+        q = asking[at]
+        if probe_group is not None:
+            g = probe_group[q]
+        last = _walk(key, group, size, max(first + 1, last), g, hi[q], True)
+        start[i] = first
+        end[i] = last
+        asking[i] = who[q]
+        total += last - first
+    return hits + other_hits - half, total
+
+
+@kernel
+def expand_ranges(start: Int64s, end: Int64s, count: int, who: Int32s, row: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the ``count`` index pairs that the ranges stand for."""
+    pair_who = np.empty(count, np.int32)
+    pair_row = np.empty(count, np.int32)
+    o = 0
+    m = len(start)
+    for q in range(m):
+        if q + AHEAD < m:
+            prefetch(row, start[q + AHEAD])
+        for j in range(start[q], end[q]):
+            pair_who[o] = who[q]
+            pair_row[o] = row[j]
+            o += 1
+    return pair_who, pair_row
