@@ -11,8 +11,8 @@ as that is less than ``RATIO`` times its size, so runs shrink by that factor fro
 Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
 
 Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs,
-and a probe searches each once, or its batch is merged with a run that is hardly longer. Memory: 12 bytes a row (key, row number), an eighth of a key for the
-index, 8 more with groups.
+and a probe searches each once, or its batch is merged with a run that is hardly longer. Memory: 12 bytes a row (key,
+row number), an eighth of a key for the index, 8 more with groups.
 """
 
 from __future__ import annotations
