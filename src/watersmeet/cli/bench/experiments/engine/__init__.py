@@ -3,10 +3,18 @@
 from typing import Final
 
 from watersmeet.cli.bench.experiment import Experiment
-from watersmeet.cli.bench.experiments.engine import indexed, latency, lock_step, ordering, scaling, selectivity
+from watersmeet.cli.bench.experiments.engine import (
+    indexed,
+    latency,
+    lock_step,
+    ordering,
+    scaling,
+    selectivity,
+    time_windows,
+)
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (scaling, indexed, latency, ordering, selectivity, lock_step)
+MODULES: Final = (scaling, time_windows, indexed, latency, ordering, selectivity, lock_step)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

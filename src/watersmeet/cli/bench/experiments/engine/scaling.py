@@ -1,8 +1,8 @@
-"""Rows a second over cores, nested loops on every core: windows by count, and by time, where theory is a square root.
+"""Rows a second over cores, nested loops on every core, for a window of a fixed number of rows.
 
-With a fixed number of rows in the window twice the cores do twice the work. With a fixed time, twice the rate also
-doubles the window, so the highest rate that keeps up grows with the square root of the cores (handshake join,
-section 5, figure 8; SplitJoin, figures 12 and 16).
+Twice the cores do twice the work (SplitJoin, figure 16, whose largest windows these are: what a core does besides
+comparing weighs the less, the more rows it holds). For windows of a fixed time see
+:mod:`watersmeet.cli.bench.experiments.engine.time_windows`.
 
 *Threads, nothing shared* is what the machine itself gives: the same nested loop on as many threads, each with data of
 its own. A machine whose cores share execution units, caches, memory or power stays below its number of cores there
@@ -25,22 +25,23 @@ import numpy as np
 
 from watersmeet.cli.bench.experiment import Context, Experiment, median
 from watersmeet.cli.bench.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
-from watersmeet.cli.bench.rig import NESTED_LOOP_TOPOLOGIES, VALUES, Rig, core_counts, highest_rate
+from watersmeet.cli.bench.rig import NESTED_LOOP_TOPOLOGIES, VALUES, Rig, core_counts
 from watersmeet.kernels.scan import nested_loop
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["EXPERIMENT", "RATE_COLUMNS", "Rates", "rate_lines", "rate_panel"]
 
 SEED: Final = 60
-WINDOW: Final = 1 << 19
+WINDOW: Final = 1 << 21
 ROWS: Final = 2048
 BLOCK: Final = 512
-SECONDS: Final = 60.0
-TURNS: Final = 7
+TURNS: Final = 5
 BAND: Final = 10
-BISECTIONS: Final = 7
 SHARED_NOTHING: Final = "threads, nothing shared"
 TWO_CORES: Final = 1.8
 SIXTEEN_CORES: Final = 10.0
+RATE_COLUMNS: Final = ("topology", "cores", "rows/s", "against its 1 core", "against splitjoin on 1")
+Rates = dict[str, dict[int, float]]
+"""Rates, or ratios of them, by name and cores."""
 Seconds = dict[str, dict[int, list[float]]]
 """What every turn took, by name and cores."""
 
@@ -62,7 +63,7 @@ def run(context: Context) -> Result:
     seconds = _in_turns(work, context)
     for rig in (rig for by in rigs.values() for rig in by.values()):
         rig.close()
-    return _report(seconds, rows, _by_time(context, counts), window)
+    return _report(seconds, rows, window)
 
 
 def _seconds(rig: Rig, rows: int) -> float:
@@ -102,73 +103,34 @@ def _threads_alone(cores: int, window: int, rows: int) -> Callable[[], float]:
     return probe
 
 
-def _by_time(context: Context, counts: list[int]) -> dict[str, dict[int, float]]:
-    """Return the highest rates per stream that keep up, for a window of a fixed time."""
-    found: dict[str, dict[int, float]] = {}
-    for topology in NESTED_LOOP_TOPOLOGIES:
-        for cores in counts:
-            context.progress.step(f"{topology}, time window, {cores} cores")
-
-            def make(rate: float, topology: str = topology, cores: int = cores) -> Rig:
-                apart = 1e6 / rate
-                window = max(1024, int(rate * SECONDS))
-                return Rig(topology, window, cores, 64, SEED, apart=apart)  # type: ignore[arg-type] # a name of one
-
-            steps, high, seconds = (2, 2_000.0, 0.1) if context.quick else (BISECTIONS, 40_000.0, 1.0)
-            found.setdefault(topology, {})[cores] = highest_rate(make, steps, 200.0, high, seconds)
-    return found
-
-
-def _report(seconds: Seconds, rows: int, by_time: dict[str, dict[int, float]], window: int) -> Result:
+def _report(seconds: Seconds, rows: int, window: int) -> Result:
     rates = {name: {cores: 2 * rows / median(some) for cores, some in by.items()} for name, by in seconds.items()}
     growth = {name: {cores: _times_faster(by[1], some) for cores, some in by.items()} for name, by in seconds.items()}
-    fixed_time = {name: {cores: rate / by[1] for cores, rate in by.items()} for name, by in by_time.items()}
-
-    def lines(rates: dict[str, dict[int, float]], growth: dict[str, dict[int, float]]) -> list[tuple[Cell, ...]]:
-        return [
-            (name, cores, rates[name][cores], times, rates[name][cores] / rates["splitjoin"][1])
-            for name, by in growth.items()
-            for cores, times in by.items()
-            if name != SHARED_NOTHING
-        ]
-
-    alone: list[tuple[Cell, ...]] = [
-        (SHARED_NOTHING, cores, None, times, None) for cores, times in growth[SHARED_NOTHING].items()
-    ]
-    columns = ("topology", "cores", "rows/s", "against its 1 core", "against splitjoin on 1")
+    alone = growth.pop(SHARED_NOTHING)
     goals = [
-        Goal(f"{name}: {cores} cores against 1", by[cores], limit, at_least=True)
+        Goal(f"{name}: {cores} cores against 1", growth[name][cores], limit, at_least=True)
         for cores, limit, names in (
             (2, TWO_CORES, NESTED_LOOP_TOPOLOGIES),
             (16, SIXTEEN_CORES, ("splitjoin", "panjoin")),
         )
-        for name, by in growth.items()
-        if name in names and cores in by
+        for name in names
+        if cores in growth[name]
     ]
+    without_rates: list[tuple[Cell, ...]] = [
+        (SHARED_NOTHING, cores, None, times, None) for cores, times in alone.items()
+    ]
+    del rates[SHARED_NOTHING]
     return Result(
         tables=[
             Table(
                 f"nested loops, window of {window:,} rows a side: rows/s of both streams",
-                columns,
-                alone + lines(rates, growth),
+                RATE_COLUMNS,
+                without_rates + rate_lines(rates, growth),
                 "medians of turns",
-            ),
-            Table(
-                f"nested loops, window of {SECONDS:.0f} seconds: highest rate per stream that keeps up",
-                columns,
-                lines(by_time, fixed_time),
-                "by bisection; theory: the square root of the cores",
-            ),
+            )
         ],
         figures=[
-            Figure(
-                "scaling",
-                "Nested loops over cores",
-                [
-                    _panel(f"count window, {window:,} rows a side", "rows/s", rates),
-                    _panel(f"time window, {SECONDS:.0f} s", "rows/s per stream", by_time),
-                ],
-            )
+            Figure("scaling", "Nested loops over cores", [rate_panel(f"{window:,} rows a side", "rows/s", rates)])
         ],
         goals=goals,
         notes=[f"{SHARED_NOTHING}: the compiled nested loop alone, which is what the machine gives"],
@@ -180,27 +142,33 @@ def _report(seconds: Seconds, rows: int, by_time: dict[str, dict[int, float]], w
     )
 
 
+def rate_lines(rates: Rates, growth: Rates) -> list[tuple[Cell, ...]]:
+    """Return a table's lines: rates of topologies over cores, and how they compare."""
+    return [
+        (name, cores, rates[name][cores], times, rates[name][cores] / rates["splitjoin"][1])
+        for name, by in growth.items()
+        for cores, times in by.items()
+    ]
+
+
+def rate_panel(title: str, label: str, rates: Rates) -> Panel:
+    """Return rates of topologies over cores as a picture."""
+    series = [Series(name, [float(cores) for cores in by], list(by.values())) for name, by in rates.items()]
+    return Panel(title, "cores", label, series)
+
+
 def _times_faster(one: list[float], several: list[float]) -> float:
     return median([alone / together for alone, together in zip(one, several, strict=True)])
-
-
-def _panel(title: str, label: str, figures: dict[str, dict[int, float]]) -> Panel:
-    series = [
-        Series(name, [float(cores) for cores in by], list(by.values()))
-        for name, by in figures.items()
-        if name != SHARED_NOTHING
-    ]
-    return Panel(title, "cores", label, series)
 
 
 EXPERIMENT: Final = Experiment(
     "scaling",
     Description(
-        purpose="rows a second of every topology with nested loops, over cores",
+        purpose="rows a second of every topology with nested loops, over cores, windows by count",
         seed=SEED,
         shape="R(x int, y float, z char[20]) and S(a int, b float, c double, d bool), 2-D band of 10, values to 10,000;"
-        " window 512K rows a side by count, 60 seconds by time; blocks of 512 rows",
-        expected="count windows: 2 cores at least 1.8 times, 16 cores at least 10 times one; time windows: square root",
+        " window 2M rows a side by count; blocks of 512 rows",
+        expected="2 cores at least 1.8 times, 16 cores at least 10 times one",
     ),
     run,
 )
