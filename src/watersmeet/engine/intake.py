@@ -101,6 +101,8 @@ class Arrived:
     """Rows of all streams that are joined together, and what expires afterwards (``None``: nothing)."""
 
     rows: dict[Side, pa.RecordBatch]
+    times: dict[Side, Int64s] | None
+    """In a time window: when the rows came, as :meth:`Streams.times` has it."""
     counts: dict[Side, Counts] | None
     """In a count window."""
     expire_before: dict[Side, int | None]
@@ -157,7 +159,7 @@ class Intake:
         before: dict[Side, int | None] = {
             stream: progress.rows[stream] - self.streams.length(stream) for stream in rows
         }
-        return Accepted(iter([Arrived(kept, counts, before)]), replace(progress, null=nulls))
+        return Accepted(iter([Arrived(kept, None, counts, before)]), replace(progress, null=nulls))
 
     # --- time windows -----------------------------------------------------------------------------------------------
 
@@ -206,16 +208,15 @@ class Intake:
             rows, times = _in_time_order(rows, times)
         cuts = {side: [0, *np.searchsorted(time, borders, "left").tolist(), len(time)] for side, time in times.items()}
         for number in range(len(borders) + 1):
-            parts = {
-                side: batch.slice(cuts[side][number], cuts[side][number + 1] - cuts[side][number])
-                for side, batch in rows.items()
-            }
+            spans = {side: (some[number], some[number + 1]) for side, some in cuts.items()}
+            parts = {side: rows[side].slice(begin, end - begin) for side, (begin, end) in spans.items()}
+            moments = {side: times[side][begin:end] for side, (begin, end) in spans.items()}
             # Rows to come in this push lie at or after the next border, those of later pushes after the watermark.
             bound = watermark
             if watermark is not None and number < len(borders):
                 bound = min(watermark, int(borders[number]))
             expire = {stream: None if bound is None else bound - self.streams.length(stream) for stream in rows}
-            yield Arrived(parts, None, expire)
+            yield Arrived(parts, moments, None, expire)
 
     def _borders(self, times: dict[Side, Int64s]) -> Int64s:
         """Return the times at which a push is cut: slices of many rows that are not shorter than the window."""
@@ -266,7 +267,9 @@ class Intake:
             )
         if table.num_rows == 0:
             return pa.RecordBatch.from_pylist([], schema=schema)
-        batches = table.unify_dictionaries().combine_chunks().to_batches()
+        batches = table.to_batches()
+        if len(batches) > 1:
+            batches = table.unify_dictionaries().combine_chunks().to_batches()
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -288,7 +291,8 @@ class PairIntake(Intake):
     def _batch(self, side: Side, arrived: Arrived) -> KeyedBatch:
         counts = arrived.counts
         arrival = None if counts is None else Arrival(counts[side][side], counts[side][OTHER_SIDE[side]])
-        return KeyedBatch(self.plan, side, arrived.rows[side], arrival)
+        keys = {} if self.plan.time is None or arrived.times is None else {self.plan.time: arrived.times[side]}
+        return KeyedBatch(self.plan, side, arrived.rows[side], arrival, keys)
 
 
 class _PairStreams:

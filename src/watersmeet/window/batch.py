@@ -58,7 +58,8 @@ class KeyedBatch:
     side: Side
     rows: pa.RecordBatch
     arrival: Arrival | None = None
-    _keys: dict[int, Int64s] = field(default_factory=dict)
+    keys: dict[int, Int64s] = field(default_factory=dict)
+    """By axis, in the batch's order: those known so far. Ask :meth:`key`."""
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[int, list[KeyRange]] = field(default_factory=dict)
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class KeyedBatch:
     def key(self, axis: int) -> Int64s:
         """Return the batch's keys on an axis, in the batch's order."""
         return self._once(
-            self._keys, axis, lambda: axis_keys(self.plan.axes[axis], self.side, self.rows, self.plan.schemas)
+            self.keys, axis, lambda: axis_keys(self.plan.axes[axis], self.side, self.rows, self.plan.schemas)
         )
 
     def ranges(self, axis: int) -> list[KeyRange]:
