@@ -59,9 +59,9 @@ def insert_all(subwindow: Subwindow, batches: list[Int64s]) -> Int64s:
 
 def found(subwindow: Subwindow, probes: Probes) -> list[tuple[int, int]]:
     matches = subwindow.probe(probes)
-    pairs = [pairs_of(part) for part in matches]
-    assert all(part.who.dtype == np.int32 and part.row.dtype == np.int32 for part in pairs)
-    result = [pair for part in pairs for pair in zip(part.who.tolist(), part.row.tolist(), strict=True)]
+    pairs = pairs_of(matches)
+    assert pairs.who.dtype == pairs.row.dtype == np.int32
+    result = list(zip(pairs.who.tolist(), pairs.row.tolist(), strict=True))
     assert count_matches(matches) == len(result)
     return sorted(result)
 

@@ -284,10 +284,8 @@ def merge_ranges(
 
 
 @kernel
-def expand_ranges(start: Int64s, end: Int64s, count: int, who: Int32s, row: Int32s) -> tuple[Int32s, Int32s]:
-    """Return the ``count`` index pairs that the ranges stand for."""
-    pair_who = np.empty(count, np.int32)
-    pair_row = np.empty(count, np.int32)
+def expand_ranges(start: Int64s, end: Int64s, who: Int32s, row: Int32s, pair_who: Int32s, pair_row: Int32s) -> None:
+    """Write the index pairs that the ranges stand for."""
     o = 0
     m = len(start)
     for q in range(m):
@@ -297,4 +295,3 @@ def expand_ranges(start: Int64s, end: Int64s, count: int, who: Int32s, row: Int3
             pair_who[o] = who[q]
             pair_row[o] = row[j]
             o += 1
-    return pair_who, pair_row

@@ -15,6 +15,7 @@ each once. Time, sequence numbers and every other condition are the caller's bus
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -94,15 +95,24 @@ class Ranges:
 Matches = Ranges | Pairs
 
 
-def pairs_of(matches: Matches) -> Pairs:
-    """Return ``matches`` as index pairs."""
-    if isinstance(matches, Pairs):
-        return matches
-    who, row = ranges.expand_ranges(matches.start, matches.end, matches.count, matches.who, matches.row)
+def pairs_of(found: Sequence[Matches]) -> Pairs:
+    """Return all matches of ``found`` as index pairs."""
+    if len(found) == 1 and isinstance(found[0], Pairs):
+        return found[0]
+    count = count_matches(found)
+    who, row = np.empty(count, np.int32), np.empty(count, np.int32)
+    begin = 0
+    for matches in found:
+        part = slice(begin, begin + matches.count)
+        if isinstance(matches, Pairs):
+            who[part], row[part] = matches.who, matches.row
+        else:
+            ranges.expand_ranges(matches.start, matches.end, matches.who, matches.row, who[part], row[part])
+        begin = part.stop
     return Pairs(who, row)
 
 
-def count_matches(found: list[Matches]) -> int:
+def count_matches(found: Sequence[Matches]) -> int:
     """Return how many pairs ``found`` stands for."""
     return sum(matches.count for matches in found)
 

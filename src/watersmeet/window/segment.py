@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.subwindow.choose import Choice
-from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes, Ranges, Subwindow, pairs_of
+from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes, Ranges, Subwindow, count_matches, pairs_of
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import Extent, Payload
 
@@ -74,8 +74,7 @@ class Segment:
             if probes.group is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
                 continue
             for part in _portions(probes, self.rows) if order.key is None and not order.group else (probes,):
-                for matches in self.index.probe(part):
-                    yield from _expanded(matches)
+                yield from _expanded(self.index.probe(part))
 
     @property
     def nbytes(self) -> int:
@@ -91,10 +90,22 @@ def _portions(probes: Probes, rows: int) -> Iterator[Probes]:
         yield Probes(probes.lo[part], probes.hi[part], probes.who[part])
 
 
-def _expanded(matches: Matches) -> Iterator[Pairs]:
-    """Yield matches as index pairs, a bounded number at once."""
+def _expanded(found: list[Matches]) -> Iterator[Pairs]:
+    """Yield matches as index pairs, a bounded number at once: every piece costs whoever gets it some Python."""
+    together: list[Matches] = []
+    for matches in (part for some in found for part in _bounded(some)):
+        if together and count_matches(together) + matches.count > CANDIDATES_AT_ONCE:
+            yield pairs_of(together)
+            together = []
+        together.append(matches)
+    if together:
+        yield pairs_of(together)
+
+
+def _bounded(matches: Matches) -> Iterator[Matches]:
+    """Cut matches that are too many as index pairs into parts."""
     if isinstance(matches, Pairs) or matches.count <= CANDIDATES_AT_ONCE:
-        yield pairs_of(matches)
+        yield matches
         return
     totals = np.cumsum(matches.end - matches.start)
     cuts = np.searchsorted(totals, np.arange(CANDIDATES_AT_ONCE, matches.count, CANDIDATES_AT_ONCE), "right").tolist()
@@ -104,4 +115,4 @@ def _expanded(matches: Matches) -> Iterator[Pairs]:
             before = int(totals[begin - 1]) if begin else 0
             part = slice(begin, end)
             count = int(totals[end - 1]) - before
-            yield pairs_of(Ranges(matches.start[part], matches.end[part], count, matches.who[part], matches.row))
+            yield Ranges(matches.start[part], matches.end[part], count, matches.who[part], matches.row)

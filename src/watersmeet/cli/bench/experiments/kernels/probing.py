@@ -80,7 +80,7 @@ class _Probing:
             nonlocal pairs
             found = made.probe(probes)
             if label == AS_PAIRS:
-                found = [pairs_of(matches) for matches in found]
+                found = [pairs_of(found)]
             pairs = count_matches(found)
 
         affordable = int(len(probes) * LIMIT_SECONDS / seconds_of(probe))
