@@ -122,12 +122,13 @@ class PanJoin(Topology):
         most = self._stretches(len(left), len(right))
         for batch in (left, right):
             self._windows[batch.side].announce(batch)
-        sorting = [_Command(partial(self._sort, batch)) for batch in (left, right)]
-        left_insertion = _Command(partial(self._insert, left), sorting)
-        left_probes = self._probes(left, most, sorting)
+        sort_left, sort_right = (_Command(partial(self._sort, batch)) for batch in (left, right))
+        left_probes = self._probes(left, most, [sort_left])
+        left_insertion = _Command(partial(self._insert, left), [sort_left, sort_right])  # both look at its window
         right_probes = self._probes(right, most, [left_insertion])
-        right_insertion = _Command(partial(self._insert, right), left_probes)
-        return [*sorting, left_insertion, *left_probes, *right_probes, right_insertion]
+        right_insertion = _Command(partial(self._insert, right), [sort_right, *left_probes])
+        # In this order two workers each sort a batch and then probe with it, while their cache still has it.
+        return [sort_left, sort_right, *left_probes, left_insertion, *right_probes, right_insertion]
 
     def _stretches(self, left: int, right: int) -> int:
         """Return into how many stretches each batch's probes are cut, so that all cores get as much to do.
