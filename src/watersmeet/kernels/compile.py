@@ -11,11 +11,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import numba
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-__all__ = ["kernel", "prefetch"]
+__all__ = ["kernel"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,25 +26,3 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     except RuntimeError:  # Numba: "no locator available": there is no folder to cache in
         compiled = numba.njit(**options)(function)
     return compiled
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(typing_context: Any, array: Any, position: Any) -> Any:  # noqa: ARG001 -- Numba's calling convention
-    """Ask the processor to fetch ``array[position]`` into its cache; never faults, so any position is allowed."""
-    signature = types.void(array, position)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte_pointer = ir.IntType(8).as_pointer()
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
-        number = ir.IntType(32)
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number]),
-            "llvm.prefetch.p0i8",
-        )
-        for_reading, keep_in_all_levels, data_cache = number(0), number(3), number(1)
-        builder.call(function, [address, for_reading, keep_in_all_levels, data_cache])
-        return context.get_dummy_value()
-
-    return signature, generate

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels.compile import kernel, prefetch
+from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.llat import Table, link_entry
 from watersmeet.kernels.scan import count_between
 

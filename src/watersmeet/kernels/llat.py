@@ -33,7 +33,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels.compile import kernel, prefetch
+from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.scan import COUNT_BITS, count_between, locate_between, reserve, write_between
 
 __all__ = ["Table", "find_pairs", "grow_table", "link_entry", "new_table", "pack_chains", "table_bytes"]

@@ -19,7 +19,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels.compile import kernel, prefetch
+from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.instructions import count_flags, flags_at, flags_before, flags_up_to, prefetch
 from watersmeet.kernels.sorted_run import BLOCK, SHIFT
 
 __all__ = ["expand_ranges", "find_ranges", "merge_ranges"]
@@ -72,24 +73,10 @@ def _count(
     key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
 ) -> int:
     """Count the entries of the block at ``begin`` that lie before the bound, without a branch."""
-    block = key[begin : begin + BLOCK]  # a slice: counting from its start spares the check for negative positions
-    count = 0
+    before = flags_up_to(key, begin, bound) if inclusive else flags_before(key, begin, bound)
     if group is not None:
-        groups = group[begin : begin + BLOCK]
-        for u in range(BLOCK):
-            before = block[u] <= bound if inclusive else block[u] < bound
-            count += (groups[u] < bound_group) | ((groups[u] == bound_group) & before)
-    elif inclusive:
-        count += 4 * (block[3] <= bound)
-        count += 2 * (block[count + 1] <= bound)
-        count += block[count] <= bound
-        count += block[count] <= bound
-    else:
-        count += 4 * (block[3] < bound)
-        count += 2 * (block[count + 1] < bound)
-        count += block[count] < bound
-        count += block[count] < bound
-    return count
+        before = flags_before(group, begin, bound_group) | (flags_at(group, begin, bound_group) & before)
+    return int(count_flags(before))
 
 
 @kernel

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels.compile import kernel, prefetch
+from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.llat import Table, link_entry
 
 __all__ = ["adjust_splitters", "find_partitions", "insert_rows"]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.instructions import BLOCK
 
 __all__ = ["BLOCK", "SHIFT", "empty_run", "merge_runs", "sample_run", "sort_keys"]
 
@@ -20,8 +21,7 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 SHIFT = 3
-BLOCK = 1 << SHIFT
-"""Keys in a block: 8 of 8 bytes fill a cache line."""
+"""A position shifted by this is its block's number: a block is 1 << SHIFT keys."""
 CACHE_LINE = 64
 INT64_MAX = np.int64(2**63 - 1)
 DIGIT_BITS = 11

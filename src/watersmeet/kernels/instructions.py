@@ -1,0 +1,87 @@
+"""Instructions of the processor that Python has no word for: fetch ahead, and compare a block of keys at once.
+
+LLVM turns them into what the processor has. A block's comparison is one instruction with 512-bit registers, and two or
+four with narrower ones; either way it has no branch to guess and no chain of steps that wait for each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+__all__ = ["BLOCK", "count_flags", "flags_at", "flags_before", "flags_up_to", "prefetch"]
+
+BLOCK: Final = 8
+"""Keys that are compared at once: 8 of 8 bytes fill a cache line."""
+FLAGS: Final = ir.IntType(BLOCK)
+WORD: Final = ir.IntType(64)
+KEYS: Final = ir.VectorType(WORD, BLOCK)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, array: Any, position: Any) -> Any:  # noqa: ARG001 -- Numba's calling convention
+    """Ask the processor to fetch ``array[position]`` into its cache; never faults, so any position is allowed."""
+    signature = types.void(array, position)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte_pointer = ir.IntType(8).as_pointer()
+        address = builder.bitcast(_element(context, builder, signature, arguments), byte_pointer)
+        number = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number]),
+            "llvm.prefetch.p0i8",
+        )
+        for_reading, keep_in_all_levels, data_cache = number(0), number(3), number(1)
+        builder.call(function, [address, for_reading, keep_in_all_levels, data_cache])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def flags_before(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # noqa: ARG001
+    """Tell which keys of the block at ``begin`` are less than ``bound``, a bit for each."""
+    return _comparison("<", keys, begin, bound)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def flags_up_to(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # noqa: ARG001
+    """Tell which keys of the block at ``begin`` are not greater than ``bound``, a bit for each."""
+    return _comparison("<=", keys, begin, bound)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def flags_at(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # noqa: ARG001
+    """Tell which keys of the block at ``begin`` equal ``bound``, a bit for each."""
+    return _comparison("==", keys, begin, bound)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def count_flags(typing_context: Any, flags: Any) -> Any:  # noqa: ARG001
+    """Return how many bits are set."""
+    return types.int64(flags), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
+
+
+def _comparison(operator: str, keys: Any, begin: Any, bound: Any) -> Any:
+    """Return signature and code of a comparison; the whole block is read, so it has to lie in the array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = builder.bitcast(_element(context, builder, signature, arguments), KEYS.as_pointer())
+        block = builder.load(address, align=WORD.width // 8)
+        nothing = ir.Constant(KEYS, ir.Undefined)
+        place = ir.IntType(32)
+        one = builder.insert_element(nothing, arguments[2], place(0))
+        bounds = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(place, BLOCK), [place(0)] * BLOCK))
+        return builder.zext(builder.bitcast(builder.icmp_signed(operator, block, bounds), FLAGS), WORD)
+
+    return types.int64(keys, begin, bound), generate
+
+
+def _element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Return the address of ``array[position]``, the first two arguments."""
+    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    return builder.gep(data, [arguments[1]])
