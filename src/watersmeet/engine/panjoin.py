@@ -39,7 +39,11 @@ from watersmeet.window.stream_window import StreamWindow
 __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
-"""A probe command of fewer rows is not worth waking a thread, unless it scans."""
+"""A batch of fewer rows is not worth waking a thread, unless it scans."""
+LEAST_STRETCH: Final = 1 << 14
+MOST_STRETCHES: Final = 4
+"""More or shorter stretches of a batch cost more, waiting for the interpreter's lock, than cores gain; unless it scans.
+"""
 EVEN: Final = 1.25
 """Batches of both streams are about as large if neither has more than so many times the other's rows."""
 
@@ -102,7 +106,10 @@ class PanJoin(Topology):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
-        self._least_probes = 1 if layout.plan.structure == "scan" else LEAST_PROBES
+        scans = layout.plan.structure == "scan"
+        self._least_probes = 1 if scans else LEAST_PROBES
+        self._least_stretch = 1 if scans else LEAST_STRETCH
+        self._most_stretches = layout.cores if scans else MOST_STRETCHES
         self._crew = Crew()
         self._workers = [
             self._crew.hire(f"watersmeet worker {number}", _take_part) for number in range(1, layout.cores)
@@ -137,7 +144,7 @@ class PanJoin(Topology):
         """
         cores = self._layout.cores
         even = max(left, right) <= EVEN * min(left, right)
-        return cores // 2 if even and cores % 2 == 0 else cores
+        return min(self._most_stretches, cores // 2 if even and cores % 2 == 0 else cores)
 
     def _sort(self, batch: KeyedBatch) -> list[pa.Table]:
         """Step 2: sort a batch, by all orders in which it will be looked up."""
@@ -156,7 +163,7 @@ class PanJoin(Topology):
     def _probes(self, batch: KeyedBatch, most: int, after: Sequence[_Command]) -> list[_Command]:
         """Return the probe commands, at most so many."""
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(most, len(batch) // self._least_probes))
+        stretches = max(1, min(most, len(batch) // self._least_stretch))
 
         def probe(stretch: int) -> list[pa.Table]:
             probing = batch.portion(stretch, stretches)

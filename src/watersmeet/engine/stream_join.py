@@ -174,7 +174,8 @@ class StreamJoin(Lifecycle):
         )
         self._topology = TOPOLOGIES[topology](layout)
         self._stop = weakref.finalize(self, self._topology.close)
-        self._owed = self._schema.empty_table()
+        self._nothing = self._schema.empty_table()
+        self._owed = self._nothing
         self._pairs = 0
 
     @property
@@ -233,7 +234,7 @@ class StreamJoin(Lifecycle):
 
     def _delivered(self, results: list[pa.Table]) -> pa.Table:
         pairs = self._with_owed(results)
-        self._owed = self._schema.empty_table()
+        self._owed = self._nothing
         self._pairs += pairs.num_rows
         return pairs
 

@@ -9,7 +9,8 @@ its own. A machine whose cores share execution units, caches, memory or power st
 already.
 
 A machine's speed drifts. So all core counts of a topology are fed one right after the other, and the figure is the
-median of the ratios of such turns.
+median of the ratios of such turns. Twice the cores get twice the rows in a push, so that every push takes about as
+long: streams do not stop, but a push begins and ends with cores that wait.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["EXPERIMENT", "RATE_COLUMNS", "Rates", "rate_lines", "rate_panel"]
 
 SEED: Final = 60
 WINDOW: Final = 1 << 21
-ROWS: Final = 2048
+ROWS_PER_CORE: Final = 1024
 BLOCK: Final = 512
 TURNS: Final = 3
 BAND: Final = 10
@@ -42,55 +43,58 @@ SIXTEEN_CORES: Final = 10.0
 RATE_COLUMNS: Final = ("topology", "cores", "rows/s", "against its 1 core", "against splitjoin on 1")
 Rates = dict[str, dict[int, float]]
 """Rates, or ratios of them, by name and cores."""
+Work = Callable[[int], float]
+"""Takes so many rows of each stream and returns the seconds."""
 Seconds = dict[str, dict[int, list[float]]]
-"""What every turn took, by name and cores."""
+"""What a row of each stream took in every turn, by name and cores."""
 
 
 def run(context: Context) -> Result:
     """Measure every topology on 1, 2, 4 ... cores, taking turns."""
     counts = core_counts(os.cpu_count() or 1)
-    window, rows = context.size(WINDOW, 1 << 13), context.size(ROWS, 256)
+    window, rows = context.size(WINDOW, 1 << 13), context.size(ROWS_PER_CORE, 256)
     context.progress.step(f"filling windows of {window:,} rows")
     rigs = {
         topology: {cores: Rig(topology, window, cores, BLOCK, SEED) for cores in counts}
         for topology in NESTED_LOOP_TOPOLOGIES
     }
-    work: dict[str, dict[int, Callable[[], float]]] = {
-        SHARED_NOTHING: {cores: _threads_alone(cores, window, rows) for cores in counts}
-    }
+    work: dict[str, dict[int, Work]] = {SHARED_NOTHING: {cores: _threads_alone(cores, window) for cores in counts}}
     for topology, by in rigs.items():
-        work[topology] = {cores: partial(_seconds, rig, rows) for cores, rig in by.items()}
-    seconds = _in_turns(work, context)
+        work[topology] = {cores: partial(_seconds, rig) for cores, rig in by.items()}
+    seconds = _in_turns(work, rows, context)
     for rig in (rig for by in rigs.values() for rig in by.values()):
         rig.close()
-    return _report(seconds, rows, window)
+    return _report(seconds, window)
 
 
 def _seconds(rig: Rig, rows: int) -> float:
     return rig.feed(rows)[0]
 
 
-def _in_turns(work: dict[str, dict[int, Callable[[], float]]], context: Context) -> Seconds:
-    """Return the seconds of every turn; the first, which is not among them, compiles and starts threads."""
+def _in_turns(work: dict[str, dict[int, Work]], rows_per_core: int, context: Context) -> Seconds:
+    """Return the seconds a row in every turn; before the first a block of rows compiles and starts threads."""
+    for some in (some for by in work.values() for some in by.values()):
+        some(BLOCK)
     seconds: Seconds = {name: {cores: [] for cores in by} for name, by in work.items()}
-    for turn in range(context.size(TURNS, 1) + 1):
-        context.progress.step(f"turn {turn} of {context.size(TURNS, 1)}")
+    turns = context.size(TURNS, 1)
+    for turn in range(turns):
         for name, by in work.items():
+            context.progress.step(f"turn {turn + 1} of {turns}: {name}")
             for cores in sorted(by, reverse=turn % 2 == 1):
-                taken = by[cores]()
-                if turn:
-                    seconds[name][cores].append(taken)
+                rows = rows_per_core * cores
+                seconds[name][cores].append(by[cores](rows) / rows)
     return seconds
 
 
-def _threads_alone(cores: int, window: int, rows: int) -> Callable[[], float]:
+def _threads_alone(cores: int, window: int) -> Work:
     """Return what lets threads that share nothing probe a window, a part of it each, and tells the seconds."""
-    share, who = window // cores, np.arange(rows, dtype=np.int32)
-    probing = np.sort(np.random.default_rng(SEED).integers(1, VALUES, rows))  # as batches are
+    share = window // cores
     keys = [np.random.default_rng((SEED, core)).integers(1, VALUES, share) for core in range(cores)]
     stored = np.arange(share, dtype=np.int32)
 
-    def probe() -> float:
+    def probe(rows: int) -> float:
+        probing = np.sort(np.random.default_rng(SEED).integers(1, VALUES, rows))  # as batches are
+        who = np.arange(rows, dtype=np.int32)
         arguments = [(key, stored, probing - BAND, probing + BAND, who) for key in keys]
         threads = [threading.Thread(target=nested_loop, args=some) for some in arguments]
         begin = time.perf_counter()
@@ -103,8 +107,8 @@ def _threads_alone(cores: int, window: int, rows: int) -> Callable[[], float]:
     return probe
 
 
-def _report(seconds: Seconds, rows: int, window: int) -> Result:
-    rates = {name: {cores: 2 * rows / median(some) for cores, some in by.items()} for name, by in seconds.items()}
+def _report(seconds: Seconds, window: int) -> Result:
+    rates = {name: {cores: 2 / median(some) for cores, some in by.items()} for name, by in seconds.items()}
     growth = {name: {cores: _times_faster(by[1], some) for cores, some in by.items()} for name, by in seconds.items()}
     alone = growth.pop(SHARED_NOTHING)
     goals = [
@@ -135,7 +139,7 @@ def _report(seconds: Seconds, rows: int, window: int) -> Result:
         goals=goals,
         notes=[f"{SHARED_NOTHING}: the compiled nested loop alone, which is what the machine gives"],
         runs=[
-            {"what": name, "cores": cores, "seconds": some}
+            {"what": name, "cores": cores, "seconds_per_row": some}
             for name, by in seconds.items()
             for cores, some in by.items()
         ],
