@@ -231,12 +231,9 @@ def _run(rig: Rig, home: Path, load: str, routing: Routing, seed: int, *, with_d
 RUNS: Final = [(load, routing) for load in LOADS for routing in CASES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("load", "routing", "seed"),
-    [
-        pytest.param(load, routing, seed, marks=[] if seed == 5 else [pytest.mark.long])
-        for seed, (load, routing) in enumerate(RUNS)
-    ],
+    ("load", "routing", "seed"), [(load, routing, seed) for seed, (load, routing) in enumerate(RUNS)]
 )
 def test_workers_are_killed_and_added(rig: Rig, tmp_path: Path, load: str, routing: Routing, seed: int) -> None:
     _run(rig, tmp_path, load, routing, seed)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
+from watersmeet.columns.gather import gather_columns
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
 
 __all__ = ["gather_pairs", "result_schema"]
-
-Int32s = npt.NDArray[np.int32]
 
 
 def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -44,26 +39,7 @@ def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
 def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -> pa.Table:
     """Gather the columns of the pairs that a batch found."""
     who = np.concatenate([match.who for match in matches])
-    new = _gathered([probing.rows], [who])
-    old = _gathered([match.stored for match in matches], [match.row for match in matches])
+    new = gather_columns([probing.rows], [who])
+    old = gather_columns([match.stored for match in matches], [match.row for match in matches])
     left, right = (new, old) if probing.side == "left" else (old, new)
     return pa.Table.from_arrays([*left, *right], schema=schema)
-
-
-def _gathered(stored: list[pa.RecordBatch], rows: list[Int32s]) -> list[pa.Array | pa.ChunkedArray]:
-    """Return every column of some rows of each batch: plain columns in one piece, others in one per batch."""
-    ends = np.cumsum([len(row) for row in rows]).tolist()
-    borders = list(pairwise([0, *ends]))
-    places = [row.astype(np.int64) for row in rows]
-    gathered = []
-    for number, column in enumerate(stored[0].schema):
-        parts = [batch.column(number) for batch in stored]
-        if is_plain(column.type) and not any(part.null_count for part in parts):
-            words = np.empty(ends[-1], word_type(column.type))
-            for part, place, (begin, end) in zip(parts, places, borders, strict=True):
-                words_of(part).take(place, out=words[begin:end], mode="clip")  # "raise" would copy once more
-            gathered.append(from_words(column.type, words))
-        else:
-            taken = [part.take(pa.array(row)) for part, row in zip(parts, rows, strict=True)]
-            gathered.append(pa.chunked_array(taken, column.type))
-    return gathered

@@ -1,4 +1,4 @@
-"""Instructions of the processor that Python has no word for: fetch ahead, and compare a block of keys at once.
+"""Instructions of the processor that Python has no word for: fetch ahead, compare a block of keys, copy by address.
 
 LLVM turns them into what the processor has. A block's comparison is one instruction with 512-bit registers, and two or
 four with narrower ones; either way it has no branch to guess and no chain of steps that wait for each other.
@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["BLOCK", "count_flags", "flags_at", "flags_before", "flags_up_to", "prefetch"]
+__all__ = ["BLOCK", "copy_bytes", "copy_value", "count_flags", "flags_at", "flags_before", "flags_up_to", "prefetch"]
 
 BLOCK: Final = 8
 """Keys that are compared at once: 8 of 8 bytes fill a cache line."""
@@ -64,6 +64,34 @@ def flags_at(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # 
 def count_flags(typing_context: Any, flags: Any) -> Any:  # noqa: ARG001
     """Return how many bits are set."""
     return types.int64(flags), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_value(typing_context: Any, target: Any, source: Any, kind: Any) -> Any:  # noqa: ARG001
+    """Copy a number of some NumPy type from one address to another."""
+    signature = types.void(target, source, kind)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = context.get_value_type(signature.args[2].dtype).as_pointer()
+        value = builder.load(builder.inttoptr(arguments[1], pointer), align=1)
+        builder.store(value, builder.inttoptr(arguments[0], pointer), align=1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:  # noqa: ARG001
+    """Copy so many bytes from one address to another."""
+    signature = types.void(target, source, count)
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        byte_pointer = ir.IntType(8).as_pointer()
+        pointers = [builder.inttoptr(address, byte_pointer) for address in arguments[:2]]
+        cgutils.raw_memcpy(builder, *pointers, arguments[2], 1)
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
 def _comparison(operator: str, keys: Any, begin: Any, bound: Any) -> Any:

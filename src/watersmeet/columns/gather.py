@@ -1,0 +1,39 @@
+"""Gather rows from all over several record batches into columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.columns.plain import is_plain
+from watersmeet.kernels.gather import gather_values
+
+__all__ = ["gather_columns"]
+
+Int32s = npt.NDArray[np.int32]
+
+
+def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> list[pa.Array | pa.ChunkedArray]:
+    """Return every column of some rows of each batch: plain columns in one piece, others in one per batch."""
+    together = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    ends = np.cumsum([len(some) for some in rows])
+    gathered: list[pa.Array | pa.ChunkedArray] = []
+    sources: list[list[int]] = []
+    widths: list[int] = []
+    targets: list[int] = []
+    for number, column in enumerate(batches[0].schema):
+        parts = [batch.column(number) for batch in batches]
+        if is_plain(column.type) and not any(part.null_count for part in parts):
+            width = column.type.bit_width // 8
+            target = pa.allocate_buffer(len(together) * width)
+            gathered.append(pa.Array.from_buffers(column.type, len(together), [None, target], 0))
+            sources.append([part.buffers()[1].address + part.offset * width for part in parts])
+            widths.append(width)
+            targets.append(target.address)
+        else:
+            taken = [part.take(pa.array(some)) for part, some in zip(parts, rows, strict=True)]
+            gathered.append(pa.chunked_array(taken, column.type))
+    if widths:
+        gather_values(np.array(sources), np.array(widths), together, ends, np.array(targets))
+    return gathered
