@@ -59,6 +59,25 @@ def test_handshake_without_acknowledgements_misses_pairs(monkeypatch: pytest.Mon
     assert missed > 0
 
 
+def test_handshake_sends_blocks_on_before_it_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next core waits for this one's comparisons, and the one behind it for both."""
+    too_many: list[int] = []
+
+    class LooksBeforeItCompares(handshake.HandshakeCore):
+        def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
+            side = batch.side
+            unsent = list(self.segments[side].blocks)[self._sent[side] :]
+            may_send = self.next[side] is not None and self._sent[side] < handshake.UNACKNOWLEDGED
+            if unsent and may_send:
+                too_many.append(len(batch) + sum(map(len, unsent)) - self._share[side])
+            return super().partners(batch, passed_over)
+
+    monkeypatch.setattr(handshake.Handshake, "core_class", LooksBeforeItCompares)
+    run(join_of(PREDICATES["band"], WINDOWS["count"], topology="handshake", cores=2, block_rows=1), stream(0, 3, 30))
+    assert too_many
+    assert max(too_many) <= 0
+
+
 class WithAcknowledgementsOvertaking(handshake.HandshakeCore):
     """Sends acknowledgements in the lane that has nothing else: blocks no longer keep their place between them."""
 
@@ -78,10 +97,8 @@ def test_acknowledgements_outside_the_fifo_of_blocks_are_found_out(monkeypatch: 
 class WithCrossingBlocksFoundByBoth(handshake.HandshakeCore):
     """Lets a right block find the left ones that cross it."""
 
-    def _receive(self, blocks: tuple[KeyedBatch, ...], alive: int) -> None:
-        sent, self._sent["left"] = self._sent["left"], 0
-        super()._receive(blocks, alive)
-        self._sent["left"] += sent
+    def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:  # noqa: ARG002
+        return super().partners(batch)
 
 
 def test_blocks_that_cross_must_not_both_find_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

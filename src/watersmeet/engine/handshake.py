@@ -24,8 +24,9 @@ Bounds. A core never waits to send, so no two can wait for each other: it has at
 stream under way and keeps the rest in its segment. The caller waits when an end of the chain is full.
 
 Departures. Messages are blocks; those that wait in a row are met together, then stored and acknowledged one by one, as
-if nothing had come between them. In a time window, too, rows move on by their number, not their age: a burst then
-spreads over all cores instead of travelling as a bubble.
+if nothing had come between them. A core makes room for them before it meets them, so that all cores down the chain
+compare at the same time; when blocks move on is free, since two that cross meet once at any rate. In a time window,
+too, rows move on by their number, not their age: a burst then spreads over all cores instead of travelling as a bubble.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ class HandshakeCore:
                 self._acknowledged(side)
             case Expiry(side, before, alive):
                 self._expired[side] = before
-                self._count(side, alive)
+                self.count(side, alive)
                 self._send(OTHER_SIDE[side], message)  # on, with the other stream
         for side in OTHER_SIDE:
             self._move_on(side)
@@ -201,7 +202,8 @@ class HandshakeCore:
         batch = joined_blocks(blocks)
         assert batch is not None
         side, other = batch.side, self.segments[OTHER_SIDE[batch.side]]
-        self._count(side, alive)
+        self.count(side, alive)
+        self._move_on(side, len(batch))  # at once: the next core need not wait until this one has compared all rows
         crossing = self._sent["left"] if side == "right" else 0
         self.found += self._layout.gather(batch, self.partners(batch, crossing))  # line 12
         for block in blocks:
@@ -219,11 +221,12 @@ class HandshakeCore:
         self._sent[side] -= 1
         self.segments[side].drop_oldest()  # line 19
 
-    def _count(self, side: Side, alive: int) -> None:
+    def count(self, side: Side, alive: int) -> None:
+        """Take note of how many rows of a stream are in its window, and so of how many are meant to be here."""
         self._alive[side] = alive
         self._share[side] = int(alive * self.weight)
 
-    def _move_on(self, side: Side) -> None:
+    def _move_on(self, side: Side, arriving: int = 0) -> None:
         """Send the oldest blocks that are too many; at the end of the way drop those that have expired."""
         segment = self.segments[side]
         if self.next[side] is None:
@@ -231,8 +234,10 @@ class HandshakeCore:
             while before is not None and segment.blocks and last_place(segment.blocks[0]) < before:
                 segment.drop_oldest()
             return
-        unsent = segment.rows - sum(len(segment.blocks[at]) for at in range(self._sent[side]))
+        unsent = segment.rows + arriving - sum(len(segment.blocks[at]) for at in range(self._sent[side]))
         while unsent > self._share[side] and self._sent[side] < UNACKNOWLEDGED:  # lines 23 to 26
+            if self._sent[side] == len(segment.blocks):
+                return  # more are arriving than are meant to be here
             block = segment.blocks[self._sent[side]]
             unsent -= len(block)
             self._forward(side, block)
@@ -338,6 +343,7 @@ class Handshake(Topology):
                 way[0].segments[side].insert(block, share, None)
                 self._alive[side].enter(block)
             for core in self._cores:
+                core.count(side, len(whole))
                 core.restored_before = max(core.restored_before, _extent(whole).high + 1)
             saved.clear()
 
