@@ -134,3 +134,4 @@ def test_table_lines_numbers_up_and_keeps_words_left() -> None:
 def test_goal_says_whether_it_was_reached() -> None:
     assert format_goal(Goal("x", 2.0, 1.3, at_least=False)).endswith("wanted at most 1.3x: NOT reached")
     assert format_goal(Goal("x", 2.0, 1.3, at_least=True)).endswith("wanted at least 1.3x: reached")
+    assert format_goal(Goal("x", 1.6987, 1.7, at_least=True)) == "goal: x: 1.6987x, wanted at least 1.7x: NOT reached"

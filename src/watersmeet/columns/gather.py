@@ -15,7 +15,10 @@ Int32s = npt.NDArray[np.int32]
 
 
 def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> list[pa.Array | pa.ChunkedArray]:
-    """Return every column of some rows of each batch: plain columns in one piece, others in one per batch."""
+    """Return every column of some rows of each batch: plain columns in one piece, others in one per batch.
+
+    All batches have the first one's schema and at least one row.
+    """
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     ends = np.cumsum([len(some) for some in rows])
     gathered: list[pa.Array | pa.ChunkedArray] = []
@@ -35,5 +38,6 @@ def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> list[pa
             taken = [part.take(pa.array(some)) for part, some in zip(parts, rows, strict=True)]
             gathered.append(pa.chunked_array(taken, column.type))
     if widths:
-        gather_values(np.array(sources), np.array(widths), together, ends, np.array(targets))
+        sizes = np.array([batch.num_rows for batch in batches])
+        gather_values(np.array(sources), sizes, np.array(widths), together, ends, np.array(targets))
     return gathered

@@ -1,4 +1,4 @@
-"""Plain columns: every value has the same number of whole bytes, so NumPy can copy and gather them.
+"""Plain columns: every value has the same number of whole bytes, so they are copied and gathered as such.
 
 Numbers, dates, times, decimals and fixed-size binaries are plain; their bytes are never interpreted here. Text, nested
 and dictionary columns are not plain, nor are booleans, which Arrow stores as bits.

@@ -185,7 +185,7 @@ class HandshakeCore:
         self.found: list[pa.Table] = []
 
     def handle(self, _: int, message: Message) -> None:
-        """Process a message, then let move on what should (lines 2 to 7)."""
+        """Process a message, then let move on what still should (lines 2 to 7)."""
         match message:
             case Rows(blocks, alive):
                 self._receive(blocks, alive)
@@ -227,7 +227,10 @@ class HandshakeCore:
         self._share[side] = int(alive * self.weight)
 
     def _move_on(self, side: Side, arriving: int = 0) -> None:
-        """Send the oldest blocks that are too many; at the end of the way drop those that have expired."""
+        """Send the oldest blocks that are too many, or drop those that have expired where the way ends.
+
+        So many rows as are ``arriving`` will be stored next.
+        """
         segment = self.segments[side]
         if self.next[side] is None:
             before = self._expired[side]

@@ -7,8 +7,9 @@ and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's
 Where it departs. Workers share one memory, and that pays twice. The manager's thread is a worker too, so one core needs
 no other thread and is as fast as ``kang``. And a command need not be carried out by the owner of a subwindow: there are
 two or three subwindows only, so a batch's sorted probes are shared out instead, a stretch of keys to each command, and
-whoever is free takes the next. Any number of cores is thus kept busy without cutting the window into more subwindows,
-each of which all probes would have to search.
+whoever is free takes the next. Cores are thus kept busy without cutting the window into more subwindows, each of which
+all probes would have to search. A stretch that an index alone answers is short work, though, and Python's part of it is
+done by one thread at a time: such batches are cut into few, long stretches.
 
 Invariant: a command waits for those whose traces it must see, or must not be seen by. Right rows probe the left window
 when the left batch is in it, and are inserted when all left rows have probed the right window. So a pair of two new
@@ -39,10 +40,10 @@ from watersmeet.window.stream_window import StreamWindow
 __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
-"""A batch of fewer rows is not worth waking a thread, unless it scans."""
+"""Fewer rows are not worth waking a thread, unless they scan."""
 LEAST_STRETCH: Final = 1 << 14
 MOST_STRETCHES: Final = 4
-"""More or shorter stretches of a batch cost more, waiting for the interpreter's lock, than cores gain; unless it scans.
+"""Of a batch that an index alone answers: shorter or more would wait for the interpreter's lock longer than they gain.
 """
 EVEN: Final = 1.25
 """Batches of both streams are about as large if neither has more than so many times the other's rows."""
@@ -106,10 +107,10 @@ class PanJoin(Topology):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
-        scans = layout.plan.structure == "scan"
+        scans, verifies = layout.plan.structure == "scan", layout.plan.residual is not None
         self._least_probes = 1 if scans else LEAST_PROBES
-        self._least_stretch = 1 if scans else LEAST_STRETCH
-        self._most_stretches = layout.cores if scans else MOST_STRETCHES
+        self._least_stretch = self._least_probes if scans or verifies else LEAST_STRETCH
+        self._most_stretches = layout.cores if scans or verifies else MOST_STRETCHES
         self._crew = Crew()
         self._workers = [
             self._crew.hire(f"watersmeet worker {number}", _take_part) for number in range(1, layout.cores)
@@ -117,14 +118,17 @@ class PanJoin(Topology):
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Carry out one batch of each stream."""
-        found = self._process(self._commands(part), max(len(part.left), len(part.right)))
+        found = self._process(*self._commands(part), max(len(part.left), len(part.right)))
         for side, before in part.expire_before.items():
             if before is not None:
                 self._windows[side].expire(before)
         return found
 
-    def _commands(self, part: Slice) -> list[_Command]:
-        """Return the commands for a push; see the module's header for what waits for what."""
+    def _commands(self, part: Slice) -> tuple[list[_Command], int]:
+        """Return the commands for a push and how many can be carried out at once.
+
+        See the module's header for what waits for what.
+        """
         left, right = part.left, part.right
         most = self._stretches(len(left), len(right))
         for batch in (left, right):
@@ -135,10 +139,11 @@ class PanJoin(Topology):
         right_probes = self._probes(right, most, [left_insertion])
         right_insertion = _Command(partial(self._insert, right), [sort_right, *left_probes])
         # In this order two workers each sort a batch and then probe with it, while their cache still has it.
-        return [sort_left, sort_right, *left_probes, left_insertion, *right_probes, right_insertion]
+        commands = [sort_left, sort_right, *left_probes, left_insertion, *right_probes, right_insertion]
+        return commands, len(left_probes) + len(right_probes)
 
     def _stretches(self, left: int, right: int) -> int:
-        """Return into how many stretches each batch's probes are cut, so that all cores get as much to do.
+        """Return into how many stretches each batch's probes are cut at most, so that cores get as much to do.
 
         Fewer are better: threads that return from short kernels wait for the interpreter's lock more often.
         """
@@ -171,10 +176,10 @@ class PanJoin(Topology):
 
         return [_Command(partial(probe, stretch), after) for stretch in range(stretches)]
 
-    def _process(self, commands: list[_Command], rows: int) -> list[pa.Table]:
+    def _process(self, commands: list[_Command], at_once: int, rows: int) -> list[pa.Table]:
         """Give the commands for so many rows to workers, take part and wait (steps 3 to 5); return what was found."""
         round_ = _Round(commands)
-        helpers = self._workers[: len(commands) - 1] if rows >= self._least_probes else []
+        helpers = self._workers[: at_once - 1] if rows >= self._least_probes else []
         for worker in helpers:
             worker.put(round_)
         round_.work()

@@ -2,7 +2,8 @@
 
 Flags: ``nogil`` (threads run kernels side by side), ``error_model="numpy"`` (no Python exceptions inside loops), never
 ``fastmath`` (results must be exact). Compiled code is cached on disk: beside the source, or in the user's cache folder
-when the package is read-only. Where neither can be written the kernel is compiled in every process.
+when the package is read-only. Where neither can be written the kernel is compiled in every process. A cached kernel is
+compiled again when its own file changes, not when :mod:`watersmeet.kernels.instructions` does.
 """
 
 from __future__ import annotations

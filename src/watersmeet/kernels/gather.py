@@ -1,7 +1,9 @@
 """Gather rows of plain columns: all columns, from all pieces of memory they lie in, with one call.
 
-Columns are given by their addresses, since their values have any width. One call matters twice: the interpreter's lock
-is given back and asked for once, and no values are looked at from Python.
+Columns are given by their addresses, since their values have any width; the caller keeps what lies there alive. One
+call matters: the interpreter's lock is given back and asked for once, and Python makes no array for each column and
+piece. A row number is cut to the piece's size: numbers may come from a file that somebody else has just damaged, and
+whoever reads it notices only afterwards.
 """
 
 from __future__ import annotations
@@ -19,10 +21,16 @@ Int64s = npt.NDArray[np.int64]
 
 
 @kernel
-def gather_values(sources: Int64s, widths: Int64s, rows: Int32s, ends: Int64s, targets: Int64s) -> None:
+def _within(row: int, last: int) -> int:
+    return min(max(row, 0), last)
+
+
+@kernel
+def gather_values(sources: Int64s, sizes: Int64s, widths: Int64s, rows: Int32s, ends: Int64s, targets: Int64s) -> None:
     """Copy values of ``widths[c]`` bytes to ``targets[c]``, one behind the other, for every column *c*.
 
-    The rows before ``ends[p]`` are those of piece *p*, whose column begins at ``sources[c, p]``.
+    The rows from ``ends[p - 1]`` to ``ends[p]`` are those of piece *p*, which has ``sizes[p]`` rows and whose column
+    begins at ``sources[c, p]``.
     """
     for column in range(len(widths)):
         width = widths[column]
@@ -30,21 +38,22 @@ def gather_values(sources: Int64s, widths: Int64s, rows: Int32s, ends: Int64s, t
         begin = 0
         for piece in range(len(ends)):
             source = sources[column, piece]
+            last = sizes[piece] - 1
             some = rows[begin : ends[piece]]
             if width == 8:
                 for i in range(len(some)):
-                    copy_value(target + 8 * i, source + 8 * some[i], np.int64)
+                    copy_value(target + 8 * i, source + 8 * _within(some[i], last), np.int64)
             elif width == 4:
                 for i in range(len(some)):
-                    copy_value(target + 4 * i, source + 4 * some[i], np.int32)
+                    copy_value(target + 4 * i, source + 4 * _within(some[i], last), np.int32)
             elif width == 2:
                 for i in range(len(some)):
-                    copy_value(target + 2 * i, source + 2 * some[i], np.int16)
+                    copy_value(target + 2 * i, source + 2 * _within(some[i], last), np.int16)
             elif width == 1:
                 for i in range(len(some)):
-                    copy_value(target + i, source + some[i], np.int8)
+                    copy_value(target + i, source + _within(some[i], last), np.int8)
             else:
                 for i in range(len(some)):
-                    copy_bytes(target + width * i, source + width * some[i], width)
+                    copy_bytes(target + width * i, source + width * _within(some[i], last), width)
             target += width * len(some)
             begin = ends[piece]

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 __all__ = ["BLOCK", "copy_bytes", "copy_value", "count_flags", "flags_at", "flags_before", "flags_up_to", "prefetch"]
@@ -96,6 +97,8 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
 
 def _comparison(operator: str, keys: Any, begin: Any, bound: Any) -> Any:
     """Return signature and code of a comparison; the whole block is read, so it has to lie in the array."""
+    if keys.dtype != types.int64 or keys.layout != "C":
+        raise TypingError(f"a block of {keys}: keys are contiguous and of 64 bits")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = builder.bitcast(_element(context, builder, signature, arguments), KEYS.as_pointer())

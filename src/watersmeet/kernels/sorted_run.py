@@ -20,8 +20,8 @@ __all__ = ["BLOCK", "SHIFT", "empty_run", "merge_runs", "sample_run", "sort_keys
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-SHIFT = 3
-"""A position shifted by this is its block's number: a block is 1 << SHIFT keys."""
+SHIFT = BLOCK.bit_length() - 1
+"""A position shifted by this is its block's number."""
 CACHE_LINE = 64
 INT64_MAX = np.int64(2**63 - 1)
 DIGIT_BITS = 11

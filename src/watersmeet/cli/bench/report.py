@@ -172,7 +172,10 @@ def format_goal(goal: Goal) -> str:
     """Return a goal and whether it was reached, as a line."""
     wanted = f"{'at least' if goal.at_least else 'at most'} {goal.limit:,g}x"
     verdict = "reached" if goal.reached else "NOT reached"
-    return f"goal: {goal.what}: {_cell(goal.measured)}x, wanted {wanted}: {verdict}"
+    measured = _cell(goal.measured)
+    if measured == _cell(goal.limit) and not goal.reached:
+        measured = f"{goal.measured:,.6g}"  # rounded it would look reached
+    return f"goal: {goal.what}: {measured}x, wanted {wanted}: {verdict}"
 
 
 def write_json(path: Path, name: str, description: Description, result: Result, facts: dict[str, object]) -> None:
