@@ -49,6 +49,11 @@ def run(context: Context) -> Result:
                 [rate_panel(f"{SECONDS:.0f} seconds", "rows/s per stream", rates)],
             )
         ],
+        runs=[
+            {"what": name, "cores": cores, "rows_per_second": rate}
+            for name, by in rates.items()
+            for cores, rate in by.items()
+        ],
     )
 
 
