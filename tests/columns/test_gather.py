@@ -32,6 +32,13 @@ def _batch(seed: int, *, nulls: bool) -> pa.RecordBatch:
     )
 
 
+def test_a_row_beyond_the_batch_reads_nothing_beyond_it() -> None:
+    """Row numbers may come from a file that was damaged while it was read."""
+    batch = _batch(1, nulls=False).select(["byte", "short", "float", "moment", "price", "code"])
+    gathered = pa.table(gather_columns([batch], [np.array([-7, 2**31 - 1], np.int32)]), schema=batch.schema)
+    assert gathered.to_pylist() == batch.take(pa.array([0, ROWS - 1])).to_pylist()
+
+
 @pytest.mark.parametrize("nulls", [(), (1,), (1, 2, 3)], ids=["no nulls", "nulls in one", "nulls in all"])
 @pytest.mark.parametrize("batches", [1, 3])
 def test_gathers_what_arrow_takes(batches: int, nulls: tuple[int, ...]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.cli.bench.report import Description, Progress, Result
 from watersmeet.spec.errors import WatersmeetError
 
-__all__ = ["Context", "DisagreementError", "Experiment", "median", "seconds_of"]
+__all__ = ["Context", "DisagreementError", "Experiment", "median", "seconds_of", "seconds_side_by_side"]
 
 
 class DisagreementError(WatersmeetError):
@@ -47,6 +48,17 @@ def seconds_of(work: Callable[[], object]) -> float:
     """Return how long ``work`` takes."""
     begin = time.perf_counter()
     work()
+    return time.perf_counter() - begin
+
+
+def seconds_side_by_side(work: Sequence[Callable[[], object]]) -> float:
+    """Return how long several things take, each in a thread of its own."""
+    threads = [threading.Thread(target=some) for some in work]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return time.perf_counter() - begin
 
 

@@ -10,13 +10,12 @@ gain that probe a subwindow of their own each, and share nothing else, is measur
 from __future__ import annotations
 
 import os
-import threading
-import time
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from watersmeet.cli.bench.experiment import Context, Experiment, median
+from watersmeet.cli.bench.experiment import Context, Experiment, median, seconds_of, seconds_side_by_side
 from watersmeet.cli.bench.feed import KEY_RANGE, Feed, band_width
 from watersmeet.cli.bench.report import Cell, Description, Goal, Result, Table
 from watersmeet.cli.bench.rig import NESTED_LOOP_TOPOLOGIES, Rig, core_counts
@@ -58,7 +57,7 @@ def run(context: Context) -> Result:
     seconds: dict[str, list[float]] = {name: [] for name in (*feeds, *rigs)}
     alone, gained = _ProbesAlone(window, batch, most), []
     for rig in rigs.values():
-        rig.feed(SCAN_ROWS)  # in handshake join this moves blocks that were loaded a little unevenly
+        rig.feed(SCAN_ROWS)  # starts threads and compiles
     for turn in range(context.size(TURNS, 1)):
         context.progress.step(f"turn {turn + 1}")
         for name, taken in _pushed_in_turn(feeds, context.size(PUSHES, 4), turn).items():
@@ -122,16 +121,8 @@ class _ProbesAlone:
             for _ in range(repetitions):
                 index.probe(self._probes)
 
-        begin = time.perf_counter()
-        for index in self._indexes:
-            probe(index)
-        threads = [threading.Thread(target=probe, args=(index,)) for index in self._indexes]
-        middle = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return (middle - begin) / (time.perf_counter() - middle)
+        work = [partial(probe, index) for index in self._indexes]
+        return sum(map(seconds_of, work)) / seconds_side_by_side(work)
 
 
 def _what_the_machine_gives(threads: int, gained: list[float]) -> str:

@@ -16,15 +16,13 @@ long: cores wait where a push begins and ends, which streams that never stop do 
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from watersmeet.cli.bench.experiment import Context, Experiment, median
+from watersmeet.cli.bench.experiment import Context, Experiment, median, seconds_side_by_side
 from watersmeet.cli.bench.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.cli.bench.rig import NESTED_LOOP_TOPOLOGIES, VALUES, Rig, core_counts
 from watersmeet.kernels.scan import nested_loop
@@ -95,14 +93,8 @@ def _threads_alone(cores: int, window: int) -> Work:
     def probe(rows: int) -> float:
         probing = np.sort(np.random.default_rng(SEED).integers(1, VALUES, rows))  # as batches are
         who = np.arange(rows, dtype=np.int32)
-        arguments = [(key, stored, probing - BAND, probing + BAND, who) for key in keys]
-        threads = [threading.Thread(target=nested_loop, args=some) for some in arguments]
-        begin = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return time.perf_counter() - begin
+        wanted = probing - BAND, probing + BAND, who
+        return seconds_side_by_side([partial(nested_loop, key, stored, *wanted) for key in keys])
 
     return probe
 
