@@ -9,19 +9,20 @@ import pyarrow as pa
 from watersmeet.columns.plain import is_plain
 from watersmeet.kernels.gather import gather_values
 
-__all__ = ["gather_columns"]
+__all__ = ["Columns", "gather_columns"]
 
 Int32s = npt.NDArray[np.int32]
+Columns = list[pa.Array | pa.ChunkedArray]
 
 
-def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> list[pa.Array | pa.ChunkedArray]:
+def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> Columns:
     """Return every column of some rows of each batch: plain columns in one piece, others in one per batch.
 
     All batches have the first one's schema and at least one row.
     """
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     ends = np.cumsum([len(some) for some in rows])
-    gathered: list[pa.Array | pa.ChunkedArray] = []
+    gathered: Columns = []
     sources: list[list[int]] = []
     widths: list[int] = []
     targets: list[int] = []

@@ -29,13 +29,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
+from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.engine.threads import Crew
 from watersmeet.engine.topology import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
-from watersmeet.window.stream_window import StreamWindow
+from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["PanJoin"]
 
@@ -51,16 +53,42 @@ EVEN: Final = 1.25
 
 @dataclass(eq=False, slots=True)
 class _Command:
-    """Something to do once other commands are done, and what it found."""
+    """Something to do once other commands are done."""
 
-    run: Callable[[], list[pa.Table]]
+    run: Callable[[], None]
     after: Sequence[_Command] = ()
     done: bool = False
-    found: list[pa.Table] = field(default_factory=list)
 
     @property
     def is_ready(self) -> bool:
         return all(command.done for command in self.after)
+
+
+@dataclass(eq=False, slots=True)
+class _Stretch:
+    """Some probes of a batch: the pairs that they find, as row numbers first and then as columns."""
+
+    window: StreamWindow
+    probing: KeyedBatch
+    matches: list[Match] = field(default_factory=list)
+    own: Columns = field(default_factory=list)
+    stored: Columns = field(default_factory=list)
+
+    def probe(self) -> None:
+        self.matches = list(self.window.probe(self.probing))
+
+    def gather_own(self) -> None:
+        if self.matches:
+            self.own = gather_probing(self.probing, self.matches)
+
+    def gather_stored(self) -> None:
+        if self.matches:
+            self.stored = gather_stored(self.matches)
+
+    def pairs(self, layout: Layout) -> list[pa.Table]:
+        if not self.matches:
+            return []
+        return [layout.shown(table_of_pairs(self.probing.side, self.own, self.stored, layout.schema))]
 
 
 class _Round:
@@ -74,7 +102,7 @@ class _Round:
         """Carry out commands until all have been taken: the first that need not wait for others."""
         try:
             while (command := self._claim()) is not None:
-                command.found = command.run()
+                command.run()
                 with self._changed:
                     command.done = True
                     self._changed.notify_all()
@@ -118,29 +146,35 @@ class PanJoin(Topology):
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Carry out one batch of each stream."""
-        found = self._process(*self._commands(part), max(len(part.left), len(part.right)))
+        left, right = part.left, part.right
+        most = self._stretches(len(left), len(right))
+        stretches = self._cut(left, most), self._cut(right, most)
+        self._process(self._commands(left, right, *stretches), sum(map(len, stretches)), max(len(left), len(right)))
         for side, before in part.expire_before.items():
             if before is not None:
                 self._windows[side].expire(before)
-        return found
+        return [table for some in stretches for stretch in some for table in stretch.pairs(self._layout)]
 
-    def _commands(self, part: Slice) -> tuple[list[_Command], int]:
-        """Return the commands for a push and how many can be carried out at once.
+    def _commands(
+        self, left: KeyedBatch, right: KeyedBatch, left_stretches: list[_Stretch], right_stretches: list[_Stretch]
+    ) -> list[_Command]:
+        """Return the commands for a push; see the module's header for what waits for what.
 
-        See the module's header for what waits for what.
+        They are taken in this order. Two workers each sort a batch and then probe with it, while their cache still has
+        it. What nothing waits for comes last, in small pieces, so that all workers are done at about the same time.
         """
-        left, right = part.left, part.right
-        most = self._stretches(len(left), len(right))
         for batch in (left, right):
             self._windows[batch.side].announce(batch)
         sort_left, sort_right = (_Command(partial(self._sort, batch)) for batch in (left, right))
-        left_probes = self._probes(left, most, [sort_left])
+        left_probes = [_Command(stretch.probe, [sort_left]) for stretch in left_stretches]
         left_insertion = _Command(partial(self._insert, left), [sort_left, sort_right])  # both look at its window
-        right_probes = self._probes(right, most, [left_insertion])
+        right_probes = [_Command(stretch.probe, [left_insertion]) for stretch in right_stretches]
         right_insertion = _Command(partial(self._insert, right), [sort_right, *left_probes])
-        # In this order two workers each sort a batch and then probe with it, while their cache still has it.
         commands = [sort_left, sort_right, *left_probes, left_insertion, *right_probes, right_insertion]
-        return commands, len(left_probes) + len(right_probes)
+        probed = [*zip(left_stretches, left_probes, strict=True), *zip(right_stretches, right_probes, strict=True)]
+        commands += [_Command(stretch.gather_stored, [probe]) for stretch, probe in probed]
+        commands += [_Command(stretch.gather_own, [probe]) for stretch, probe in probed]
+        return commands
 
     def _stretches(self, left: int, right: int) -> int:
         """Return into how many stretches each batch's probes are cut at most, so that cores get as much to do.
@@ -151,33 +185,26 @@ class PanJoin(Topology):
         even = max(left, right) <= EVEN * min(left, right)
         return min(self._most_stretches, cores // 2 if even and cores % 2 == 0 else cores)
 
-    def _sort(self, batch: KeyedBatch) -> list[pa.Table]:
+    def _sort(self, batch: KeyedBatch) -> None:
         """Step 2: sort a batch, by all orders in which it will be looked up."""
         for segment in self._windows[OTHER_SIDE[batch.side]].segments:
             batch.probes(segment.choice.order)
         own = self._windows[batch.side].segments
         if own:
             batch.sorted(own[-1].choice.order)
-        return []
 
-    def _insert(self, batch: KeyedBatch) -> list[pa.Table]:
+    def _insert(self, batch: KeyedBatch) -> None:
         """Create and insert: the window creates a subwindow when the newest is full."""
         self._windows[batch.side].insert(batch, self._windows[OTHER_SIDE[batch.side]])
-        return []
 
-    def _probes(self, batch: KeyedBatch, most: int, after: Sequence[_Command]) -> list[_Command]:
-        """Return the probe commands, at most so many."""
+    def _cut(self, batch: KeyedBatch, most: int) -> list[_Stretch]:
+        """Cut a batch's probes into stretches, at most so many."""
         window = self._windows[OTHER_SIDE[batch.side]]
-        stretches = max(1, min(most, len(batch) // self._least_stretch))
+        count = max(1, min(most, len(batch) // self._least_stretch))
+        return [_Stretch(window, batch.portion(number, count)) for number in range(count)]
 
-        def probe(stretch: int) -> list[pa.Table]:
-            probing = batch.portion(stretch, stretches)
-            return self._layout.gather(probing, list(window.probe(probing)))
-
-        return [_Command(partial(probe, stretch), after) for stretch in range(stretches)]
-
-    def _process(self, commands: list[_Command], at_once: int, rows: int) -> list[pa.Table]:
-        """Give the commands for so many rows to workers, take part and wait (steps 3 to 5); return what was found."""
+    def _process(self, commands: list[_Command], at_once: int, rows: int) -> None:
+        """Give the commands for so many rows to workers, take part and wait (steps 3 and 4)."""
         round_ = _Round(commands)
         helpers = self._workers[: at_once - 1] if rows >= self._least_probes else []
         for worker in helpers:
@@ -185,7 +212,6 @@ class PanJoin(Topology):
         round_.work()
         if helpers:
             self._crew.wait_until_quiet()
-        return [table for command in commands for table in command.found]
 
     def windows(self, side: Side) -> Sequence[StreamWindow]:
         """Return a side's window."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.columns.gather import gather_columns
+from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
 
-__all__ = ["gather_pairs", "result_schema"]
+__all__ = ["gather_pairs", "gather_probing", "gather_stored", "result_schema", "table_of_pairs"]
 
 
 def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -38,8 +38,20 @@ def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
 
 def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -> pa.Table:
     """Gather the columns of the pairs that a batch found."""
-    who = np.concatenate([match.who for match in matches])
-    new = gather_columns([probing.rows], [who])
-    old = gather_columns([match.stored for match in matches], [match.row for match in matches])
-    left, right = (new, old) if probing.side == "left" else (old, new)
+    return table_of_pairs(probing.side, gather_probing(probing, matches), gather_stored(matches), schema)
+
+
+def gather_probing(probing: KeyedBatch, matches: list[Match]) -> Columns:
+    """Gather the columns of the batch's own rows, for the pairs that it found."""
+    return gather_columns([probing.rows], [np.concatenate([match.who for match in matches])])
+
+
+def gather_stored(matches: list[Match]) -> Columns:
+    """Gather the columns of the rows that the batch met."""
+    return gather_columns([match.stored for match in matches], [match.row for match in matches])
+
+
+def table_of_pairs(probing: Side, own: Columns, stored: Columns, schema: pa.Schema) -> pa.Table:
+    """Return pairs as a table, when both sides' columns have been gathered; ``probing`` is the batch's side."""
+    left, right = (own, stored) if probing == "left" else (stored, own)
     return pa.Table.from_arrays([*left, *right], schema=schema)

@@ -53,12 +53,13 @@ class Layout:
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found as a table; none when it found none."""
-        if not matches:
-            return []
-        pairs = gather_pairs(probing, matches, self.schema)
+        return [self.shown(gather_pairs(probing, matches, self.schema))] if matches else []
+
+    def shown(self, pairs: pa.Table) -> pa.Table:
+        """Return pairs when whoever observes them has seen them."""
         if self.observe is not None:
             self.observe(pairs)
-        return [pairs]
+        return pairs
 
 
 class Topology(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -101,6 +102,7 @@ CASTS: Final[dict[str, frozenset[str]]] = {
 """Which kinds may be cast to which: those that need no parsing of text and no text format."""
 
 
+@lru_cache
 def value_type(arrow: pa.DataType) -> ValueType | None:
     """Return how a column of Arrow type ``arrow`` is computed with, or None when it can only travel as payload."""
     if pa.types.is_dictionary(arrow):
