@@ -24,7 +24,7 @@ from watersmeet.columns.values import evaluate
 from watersmeet.columns.vectors import Vector, to_float
 from watersmeet.kernels import keys as kernels
 from watersmeet.kernels import text
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import Column, Side
 from watersmeet.spec.intervals import Bound
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.typing import Schemas
@@ -52,14 +52,22 @@ class KeyRange:
 
 def axis_values(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Vector:
     """Return the values of one side of ``axis`` for some rows."""
-    expression = axis.left if side == "left" else axis.right
-    return evaluate(expression, lambda column: rows.column(rows.schema.get_field_index(column.name)), schemas)
+    return evaluate(axis.of(side), lambda column: _column(rows, column), schemas)
 
 
 def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Bools | None:
     """Return which rows have a value on ``axis``; None when all have. A row without one matches nothing."""
+    expression = axis.of(side)
+    if isinstance(expression, Column):  # no need to look at its values; a dictionary may hold a null, though
+        column = _column(rows, expression)
+        if column.null_count == 0 and not isinstance(column, pa.DictionaryArray):
+            return None
     valid = axis_values(axis, side, rows, schemas).valid
     return None if valid is None else np.broadcast_to(valid, (rows.num_rows,))
+
+
+def _column(rows: pa.RecordBatch, column: Column) -> pa.Array:
+    return rows.column(rows.schema.get_field_index(column.name))
 
 
 def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Int64s:

@@ -32,6 +32,7 @@ from watersmeet.spec.expression import (
     Not,
     Or,
     Predicate,
+    Side,
     conjunction,
     disjunction,
     sides_of,
@@ -75,6 +76,10 @@ class Axis:
     differences: IntervalSet
     required: bool
     """True when some conjunct is covered by this axis alone, so that its set must be enforced on every candidate."""
+
+    def of(self, side: Side) -> Expression:
+        """Return what is compared of one side."""
+        return self.left if side == "left" else self.right
 
     @property
     def is_equality(self) -> bool:
