@@ -2,7 +2,9 @@
 
 The five steps: (1) *collect* rows, which the caller's pushes do, (2) *preprocess*: keys are computed and each batch is
 sorted once, (3) *send* the commands of a push, (4) *process*, (5) *feed back* the pairs. The commands are ``create``
-and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's subwindows) and ``expire``.
+and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's subwindows) and ``expire``. Gathering
+the columns of what a probe has found is a command too, for either side of the pairs: nothing waits for it, so it fills
+the time in which a worker would wait for another.
 
 Where it departs. Workers share one memory, and that pays twice. The manager's thread is a worker too, so one core needs
 no other thread and is as fast as ``kang``. And a command need not be carried out by the owner of a subwindow: there are
@@ -14,7 +16,9 @@ done by one thread at a time: such batches are cut into few, long stretches.
 Invariant: a command waits for those whose traces it must see, or must not be seen by. Right rows probe the left window
 when the left batch is in it, and are inserted when all left rows have probed the right window. So a pair of two new
 rows is found once, by the right row. Of two workers one can thus insert the left batch and then probe with the right
-one, while the other probes with the left batch and then inserts the right one: as much work for both.
+one, while the other probes with the left batch and then inserts the right one: as much work for both. Pairs may be
+gathered while their rows' window grows: a match holds on to the piece of memory in which it found its rows, and these
+never change.
 """
 
 from __future__ import annotations

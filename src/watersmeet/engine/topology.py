@@ -49,7 +49,7 @@ class Layout:
     """Rows in one message between threads."""
     order: Order | None = None
     observe: Callable[[pa.Table], None] | None = None
-    """Is shown all pairs at the moment and in the thread in which they are found."""
+    """Is shown all pairs as soon as they are a table, in the thread that makes it: panjoin's, when its push is done."""
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found as a table; none when it found none."""
