@@ -100,6 +100,7 @@ def small_windows() -> Iterator[None]:
         patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 8)
         patch.setattr("watersmeet.engine.panjoin.LEAST_PROBES", 2)
         patch.setattr("watersmeet.engine.panjoin.LEAST_STRETCH", 2)
+        patch.setattr("watersmeet.engine.panjoin.LONG_SCAN", 8)
         patch.setattr("watersmeet.engine.handshake.SMALLEST_PIECE", 3)
         patch.setattr("watersmeet.engine.low_latency.EPOCH_BLOCKS", 2)
         yield

@@ -51,6 +51,10 @@ LEAST_STRETCH: Final = 1 << 14
 MOST_STRETCHES: Final = 4
 """Of a batch that an index alone answers: shorter or more would wait for the interpreter's lock longer than they gain.
 """
+LONG_SCAN: Final = 1 << 24
+"""Comparisons: a stretch of so many takes about 10 ms, beside which what Python does for it is nothing."""
+SCANS_PER_CORE: Final = 2
+"""Long scans of a batch, so that a core that somebody else slows down gets fewer of them."""
 EVEN: Final = 1.25
 """Batches of both streams are about as large if neither has more than so many times the other's rows."""
 
@@ -139,7 +143,8 @@ class PanJoin(Topology):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
-        scans, verifies = layout.plan.structure == "scan", layout.plan.residual is not None
+        self._scans = scans = layout.plan.structure == "scan"
+        verifies = layout.plan.residual is not None
         self._least_probes = 1 if scans else LEAST_PROBES
         self._least_stretch = self._least_probes if scans or verifies else LEAST_STRETCH
         self._most_stretches = layout.cores if scans or verifies else MOST_STRETCHES
@@ -202,9 +207,12 @@ class PanJoin(Topology):
         self._windows[batch.side].insert(batch, self._windows[OTHER_SIDE[batch.side]])
 
     def _cut(self, batch: KeyedBatch, most: int) -> list[_Stretch]:
-        """Cut a batch's probes into stretches, at most so many."""
+        """Cut a batch's probes into stretches, at most so many; more if they are long scans."""
         window = self._windows[OTHER_SIDE[batch.side]]
         count = max(1, min(most, len(batch) // self._least_stretch))
+        cores = self._layout.cores
+        if self._scans and cores > 1:
+            count = max(count, min(SCANS_PER_CORE * cores, len(batch), len(batch) * window.rows // LONG_SCAN))
         return [_Stretch(window, batch.portion(number, count)) for number in range(count)]
 
     def _process(self, commands: list[_Command], at_once: int, rows: int) -> None:
