@@ -52,7 +52,7 @@ MOST_STRETCHES: Final = 4
 """Of a batch that an index alone answers: shorter or more would wait for the interpreter's lock longer than they gain.
 """
 LONG_SCAN: Final = 1 << 24
-"""Comparisons: a stretch of so many takes about 10 ms, beside which what Python does for it is nothing."""
+"""Comparisons: a stretch of so many takes about 10 ms, beside which what Python does for it is little."""
 SCANS_PER_CORE: Final = 2
 """Long scans of a batch, so that a core that somebody else slows down gets fewer of them."""
 EVEN: Final = 1.25
