@@ -19,10 +19,10 @@ demo: $(READY) ## See a stream join at work on a local Spark
 	@$(BIN)/watersmeet demo
 
 test: $(READY) ## Run the fast tests
-	@$(BIN)/pytest --timeout=300
+	@$(BIN)/pytest --timeout=1200
 
 test-long: $(READY) ## Run what `make test` leaves out: long tests, and property tests with many more examples
-	@WATERSMEET_HYPOTHESIS_PROFILE=long $(BIN)/pytest --timeout=900 -m "long or hypothesis"
+	@WATERSMEET_HYPOTHESIS_PROFILE=long $(BIN)/pytest --timeout=3000 -m "long or hypothesis"
 
 test-all: ## Run everything: `make test`, then `make test-long`
 	@$(MAKE) --no-print-directory test

@@ -74,7 +74,9 @@ def run(spark: SparkSession, job: Job) -> str:
 def main(scratch: Path, settings: dict[str, str]) -> None:
     """Answer jobs until the input ends."""
     local = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "tables")}
-    spark = wm.session(2, memory="1g", more=local | {"spark.ui.showConsoleProgress": "false"} | settings)
+    spark = wm.session(
+        2, memory="1g", more=streams.PATIENT | local | {"spark.ui.showConsoleProgress": "false"} | settings
+    )
     spark.sparkContext.setLogLevel("OFF")
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from streams import write_files
+from streams import PATIENT, write_files
 from watersmeet.spark.session import session
 
 Streams = Callable[[str, list[pa.Table]], Path]
@@ -22,7 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         2,
         name="watersmeet tests",
         memory="2g",
-        more={"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")},
+        more=PATIENT | {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")},
     )
     spark.sparkContext.setLogLevel("OFF")
     yield spark

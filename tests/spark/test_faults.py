@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from drivers import Drivers
+from drivers import Driver, Drivers
 from query_program import Job
 from streams import Pairs, write_files
 
@@ -115,10 +115,11 @@ class Moment:
         routing = "bucket" if self.case == "count" else self.case
         return Job(**inputs, home=str(home), on=CASES[self.case], window=window, routing=routing, structure=self.before)
 
-    def await_in(self, home: Path) -> None:
+    def await_in(self, home: Path, driver: Driver) -> None:
         """Wait until the query in ``home`` has committed so many micro-batches, and then a little."""
         commits = home / "checkpoint" / "commits"
         while not (commits / str(self.batches - 1)).exists():
+            assert not driver.has_answered, f"{driver.answer()} before {self}"
             time.sleep(0.01)
         time.sleep(self.delay)
 
@@ -146,8 +147,9 @@ def test_driver_is_killed(
 ) -> None:
     moment = Moment(seed)
     job = moment.job(inputs, tmp_path)
-    drivers.on("local[2,4]").begin(job)
-    moment.await_in(tmp_path)
+    driver = drivers.on("local[2,4]")
+    driver.begin(job)
+    moment.await_in(tmp_path, driver)
     drivers.kill("local[2,4]")
     done = len([file for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdecimal()])
     assert done < len(SPANS), "killed too late: nothing was left to do"
@@ -169,7 +171,7 @@ def test_python_workers_are_killed_and_the_query_goes_on(
     moment = Moment(seed)
     driver = drivers.on("local[2,4]")
     driver.begin(moment.job(inputs, tmp_path))
-    moment.await_in(tmp_path)
+    moment.await_in(tmp_path, driver)
     killed = driver.kill_workers()
     assert killed > 0
     assert driver.answer() == "done"
@@ -190,7 +192,7 @@ def test_python_workers_are_killed_and_the_query_is_restarted(
     job = moment.job(inputs, tmp_path)
     driver = drivers.on("local[2]")
     driver.begin(job)
-    moment.await_in(tmp_path)
+    moment.await_in(tmp_path, driver)
     killed = driver.kill_workers()
     assert killed > 0
     answer = driver.answer()
@@ -213,7 +215,7 @@ def test_executor_is_killed_while_the_driver_lives(
     moment = Moment(seed)
     driver = drivers.on("local-cluster[2,1,1024]")
     driver.begin(moment.job(inputs, tmp_path))
-    moment.await_in(tmp_path)
+    moment.await_in(tmp_path, driver)
     assert driver.kill_executor(moment.random) == 1
     answer = driver.answer()
     if answer != "done":
