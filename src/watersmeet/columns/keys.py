@@ -52,22 +52,18 @@ class KeyRange:
 
 def axis_values(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Vector:
     """Return the values of one side of ``axis`` for some rows."""
-    return evaluate(axis.of(side), lambda column: _column(rows, column), schemas)
+    return evaluate(axis.of(side), lambda column: rows.column(column.name), schemas)
 
 
 def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Bools | None:
     """Return which rows have a value on ``axis``; None when all have. A row without one matches nothing."""
     expression = axis.of(side)
     if isinstance(expression, Column):  # no need to look at its values; a dictionary may hold a null, though
-        column = _column(rows, expression)
+        column = rows.column(expression.name)
         if column.null_count == 0 and not isinstance(column, pa.DictionaryArray):
             return None
     valid = axis_values(axis, side, rows, schemas).valid
     return None if valid is None else np.broadcast_to(valid, (rows.num_rows,))
-
-
-def _column(rows: pa.RecordBatch, column: Column) -> pa.Array:
-    return rows.column(rows.schema.get_field_index(column.name))
 
 
 def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Int64s:

@@ -121,7 +121,7 @@ class Segment:
             self.pieces.append(StreamWindow(self._plan, self._side))
             self._extents.append(Extent())
             self._piece_rows = 0
-        self.pieces[-1].insert(block, self.pieces[-1] if other is None else other)
+        self.pieces[-1].insert(block, other)
         self._extents[-1].include(_extent(block))
         self._piece_rows += len(block)
         self.blocks.append(block)

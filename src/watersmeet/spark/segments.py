@@ -70,8 +70,8 @@ class Segments(Runs[Segment]):
         arrival = _arrival(content)
         if content.indexes:
             return segment_of(content.indexes[WHOLE], content.rows, arrival, run)
-        window = StreamWindow(self._plan, stream)
-        return window.append(KeyedBatch(self._plan, stream, content.rows, arrival), window)
+        batch = KeyedBatch(self._plan, stream, content.rows, arrival)
+        return StreamWindow(self._plan, stream).append(batch, None)
 
     def nbytes(self, piece: Segment, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a segment takes."""

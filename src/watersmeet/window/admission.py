@@ -30,10 +30,7 @@ def drop_filtered(plan: JoinPlan, side: Side, rows: pa.RecordBatch, keep: Bools)
     """Clear ``keep`` for rows that fail the conjuncts which speak of their side alone."""
     predicate = plan.filters[side]
     if predicate is not None:
-        names = rows.schema
-        keep &= is_true(
-            predicate, lambda column: rows.column(names.get_field_index(column.name)), plan.schemas, rows.num_rows
-        )
+        keep &= is_true(predicate, lambda column: rows.column(column.name), plan.schemas, rows.num_rows)
 
 
 def keep_rows(rows: pa.RecordBatch, keep: Bools) -> pa.RecordBatch:

@@ -96,8 +96,8 @@ class StreamWindow:
         """Take note of a batch that will be inserted: it is what is sampled from now on."""
         self._newest = batch
 
-    def insert(self, batch: KeyedBatch, other: StreamWindow) -> None:
-        """Store a batch of this side's rows; ``other`` is sampled when a segment has to be created."""
+    def insert(self, batch: KeyedBatch, other: StreamWindow | None) -> None:
+        """Store a batch of this side's rows; ``other``, if it is known, is sampled when a segment has to be created."""
         self._newest = batch
         if len(batch) == 0:
             return
@@ -130,16 +130,16 @@ class StreamWindow:
         """Add a segment of saved rows."""
         # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
         arrival = None if sequence is None else Arrival(sequence, sequence)
-        self._append(KeyedBatch(self.plan, self.side, rows, arrival), self)
+        self._append(KeyedBatch(self.plan, self.side, rows, arrival), None)
 
-    def append(self, batch: KeyedBatch, other: StreamWindow) -> Segment:
-        """Store a batch (not empty) as a segment of its own, and return that."""
+    def append(self, batch: KeyedBatch, other: StreamWindow | None) -> Segment:
+        """Store a batch (not empty) as a segment of its own, and return that; ``other`` is sampled if it is known."""
         self._newest = batch
         return self._append(batch, other)
 
     # --- create -----------------------------------------------------------------------------------------------------
 
-    def _append(self, batch: KeyedBatch, other: StreamWindow) -> Segment:
+    def _append(self, batch: KeyedBatch, other: StreamWindow | None) -> Segment:
         place = self.place_of(batch)
         # In chunks: the rows stay where they are, be it in a file mapped to memory.
         segment = self._create(batch, place, other, ChunkedRows(self._step_rows(CHUNKS_PER_SEGMENT)))
@@ -162,7 +162,7 @@ class StreamWindow:
             return True
         return segment.place.high - segment.place.low < self.length // SEGMENTS_PER_WINDOW
 
-    def _create(self, batch: KeyedBatch, place: Extent, other: StreamWindow, payload: Payload) -> Segment:
+    def _create(self, batch: KeyedBatch, place: Extent, other: StreamWindow | None, payload: Payload) -> Segment:
         predecessor = self.segments[-1] if self.segments else None
         if predecessor is not None:
             predecessor.seal()
@@ -202,11 +202,12 @@ class StreamWindow:
             expected = self.segments[-1].rows if self.segments else LARGEST_SEGMENT
         return min(LARGEST_STEP, max(SMALLEST_SEGMENT, expected // steps))
 
-    def _choose(self, batch: KeyedBatch, place: Extent, other: StreamWindow) -> Choice:
+    def _choose(self, batch: KeyedBatch, place: Extent, other: StreamWindow | None) -> Choice:
         """Ask for a decision, with what samples of both streams show."""
         plan = self.plan
         own = sample_rows(batch.rows)
-        opposite = other.sample()
+        assert other is None or other.side != self.side, "a window is not its own opposite: its columns are others"
+        opposite = None if other is None else other.sample()
         fractions = {
             number: key_fractions(axis, self.side, own, opposite, plan.schemas) for number, axis in enumerate(plan.axes)
         }
@@ -370,7 +371,7 @@ def _ends(candidates: list[Candidates]) -> Int64s:
 
 
 def _taken(rows: pa.RecordBatch, column: Column, at: Int32s) -> pa.Array:
-    return rows.column(rows.schema.get_field_index(column.name)).take(pa.array(at))
+    return rows.column(column.name).take(pa.array(at))
 
 
 def _kept(pairs: Pairs, keep: npt.NDArray[np.bool_], kept: int) -> Pairs:

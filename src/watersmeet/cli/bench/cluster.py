@@ -97,7 +97,7 @@ def _batch(keys: Int64s) -> pa.RecordBatch:
 def _window(structure: Structure, keys: Int64s) -> StreamWindow:
     plan = plan_join(SCHEMA, SCHEMA, equal("k"), time_window("1 hour", ts="ts"), structure)
     window = StreamWindow(plan, "right")
-    window.insert(KeyedBatch(plan, "right", _batch(keys)), window)
+    window.insert(KeyedBatch(plan, "right", _batch(keys)), None)
     return window
 
 

@@ -143,7 +143,7 @@ class Rig:
         windows = self.engine.windows(whole.side)
         for core, window in enumerate(windows):
             for block in blocks_of(share_of(whole, 0, core, len(windows)), max(1, self.block_rows // len(windows))):
-                window.insert(block, window)
+                window.insert(block, None)
 
     def feed(self, count: int) -> tuple[float, int]:
         """Feed so many rows of each stream; return the seconds that they took, and the pairs."""

@@ -66,7 +66,7 @@ class Block:
         partner = pair.other(self.stream)
         if partner not in self._batches:
             names = pair.columns(self.stream)
-            columns = [self.rows.column(self.rows.schema.get_field_index(name)) for name in names]
+            columns = [self.rows.column(name) for name in names]
             rows = narrowed(names, columns, self.numbers)
             self._batches[partner] = KeyedBatch(
                 pair.plan, pair.side(self.stream), rows, arrival_of(self.stream, partner, self.counts)

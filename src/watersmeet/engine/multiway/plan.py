@@ -156,13 +156,7 @@ class MultiPlan:
     def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
         """Clear ``keep`` for rows that fail the conjuncts which speak of their stream alone."""
         if stream in self.filters:
-            names = rows.schema
-            keep &= is_true(
-                self.filters[stream],
-                lambda column: rows.column(names.get_field_index(column.name)),
-                self.schemas,
-                rows.num_rows,
-            )
+            keep &= is_true(self.filters[stream], lambda column: rows.column(column.name), self.schemas, rows.num_rows)
 
 
 def plan_streams(

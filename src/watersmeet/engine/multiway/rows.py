@@ -98,7 +98,7 @@ class Places:
 
     def column(self, name: str) -> pa.Array:
         """Gather a column."""
-        columns = [chunk.rows.column(chunk.rows.schema.get_field_index(name)) for chunk, _ in self.parts]
+        columns = [chunk.rows.column(name) for chunk, _ in self.parts]
         kind = columns[0].type
         if is_plain(kind) and not any(column.null_count for column in columns):
             words = iter(columns)

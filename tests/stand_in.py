@@ -1,0 +1,282 @@
+"""A join on Spark without Spark: the real packers, sequencer, cores and unpacker; only who calls them stands in.
+
+A :class:`Query` cuts a micro-batch's rows into tasks, hands their envelopes to the cores by key and keeps the watermark
+as Spark does: the smallest of the streams' largest timestamps less the lateness, in milliseconds, as of the micro-batch
+before. State lies in dictionaries. A *checkpoint* is a copy of them; :func:`forget` does what the end of a process does
+to all that it remembers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from watersmeet.engine.intake import Streams, pair_streams
+from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.engine.result import result_schema
+from watersmeet.spark import runs
+from watersmeet.spark.cores import core_ids
+from watersmeet.spark.envelope import Routes, arranger, packer, unpacker
+from watersmeet.spark.multiway import processor as multiway
+from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
+from watersmeet.spark.multiway.routing import MultiRoutes, choose_multi_routing
+from watersmeet.spark.processor import JoinProcessor
+from watersmeet.spark.routing import PairRoutes, choose_routing
+from watersmeet.spark.sequencer import Sequencer
+from watersmeet.spec.sql import parse_predicate
+from watersmeet.spec.streams import read_predicate
+from watersmeet.spec.window import windows_of
+from watersmeet.window.plan import plan_join
+
+MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
+Cells = dict[Any, dict[tuple[str, Any], tuple[Any, ...]]]
+"""Values of the state by grouping key, then by the state's name and, in a map, the map's key."""
+
+
+@dataclass
+class Value:
+    """Stands in for Spark's ``ValueState``."""
+
+    handle: Handle
+    name: str
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.handle.of_key.get((self.name, None))
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.handle.of_key[self.name, None] = value
+
+
+@dataclass
+class Map:
+    """Stands in for Spark's ``MapState``."""
+
+    handle: Handle
+    name: str
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:  # noqa: N802
+        return self.handle.of_key.get((self.name, key))
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:  # noqa: N802
+        self.handle.of_key[self.name, key] = value
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:  # noqa: N802
+        self.handle.of_key.pop((self.name, key), None)
+
+
+@dataclass
+class Handle:
+    """Stands in for Spark's ``StatefulProcessorHandle``: state of the key whose turn it is."""
+
+    cells: Cells
+    key: Any = None
+
+    @property
+    def of_key(self) -> dict[tuple[str, Any], tuple[Any, ...]]:
+        return self.cells.setdefault(self.key, {})
+
+    def getValueState(self, name: str, _: str) -> Value:  # noqa: N802
+        return Value(self, name)
+
+    def getMapState(self, name: str, *_: str) -> Map:  # noqa: N802
+        return Map(self, name)
+
+
+@dataclass
+class Timers:
+    """Stands in for Spark's ``TimerValues``."""
+
+    watermark: int
+
+    def getCurrentWatermarkInMs(self) -> int:  # noqa: N802
+        return self.watermark
+
+
+@dataclass
+class Checkpoint:
+    """What a query goes on from."""
+
+    numbered: Cells = field(default_factory=dict)
+    joined: Cells = field(default_factory=dict)
+    largest: dict[str, int] = field(default_factory=dict)
+    """Each stream's largest timestamp, in microseconds."""
+    watermark: int = 0
+
+
+@dataclass
+class Query:
+    """A query of one join, from its checkpoint on."""
+
+    streams: Streams
+    ts: Mapping[str, str] | None
+    """The columns of a time window."""
+    lateness: timedelta
+    routes: Routes
+    ids: tuple[int, ...]
+    core: Callable[[], Any]
+    """Makes a core's processor, as every task does."""
+    result: pa.Schema
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    metrics: list[list[dict[str, Any]]] = field(default_factory=list)
+    """One record per core, micro-batch by micro-batch."""
+
+    def run(self, tables: Mapping[str, pa.Table | None], shuffled: np.random.Generator | None = None) -> pa.Table:
+        """Run one micro-batch; ``shuffled`` cuts it into tasks, whose envelopes come in any order."""
+        tasks = {stream: _tasks(tables.get(stream), shuffled) for stream in self.streams.schemas}
+        if self.ts is None:
+            sent = self._sent(tasks, lambda stream: arranger(self.streams, stream, self.ids[0]), shuffled)
+            numbering = Sequencer(self.streams, self.routes, self.ids)
+            sent = _by_key(self._turns(numbering, self.checkpoint.numbered, sent), shuffled)
+        else:
+            sent = self._sent(tasks, lambda stream: packer(self.streams, stream, self.routes, self.ids), shuffled)
+        frames = list(self._turns(self.core(), self.checkpoint.joined, sent))
+        self.metrics.append([record for frame in frames for record in frame.to_dict("records") if record["core"] >= 0])
+        if self.ts is not None:
+            self._advance(tables)
+        pairs = [
+            pa.record_batch({"blob": _blobs(frame), "file": pa.array(frame["file"], pa.string())}) for frame in frames
+        ]
+        return pa.Table.from_batches(list(unpacker(self.result)(pairs)), self.result)
+
+    def _sent(
+        self, tasks: Mapping[str, list[pa.Table]], packs: Callable[[str], Any], shuffled: np.random.Generator | None
+    ) -> dict[int, pd.DataFrame]:
+        """Return the envelopes of all tasks by key."""
+        packed = (
+            batch.to_pandas()
+            for stream, some in tasks.items()
+            for task in some
+            for batch in packs(stream)(task.to_batches())
+        )
+        return _by_key(packed, shuffled)
+
+    def _turns(self, processor: Any, cells: Cells, sent: Mapping[int, pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Give every key its turn."""
+        handle = Handle(cells)
+        processor.init(handle)
+        for key, frame in sent.items():
+            handle.key = key
+            yield from processor.handleInputRows((key,), iter([frame]), Timers(self.checkpoint.watermark))
+        processor.close()
+
+    def _advance(self, tables: Mapping[str, pa.Table | None]) -> None:
+        """Move the watermark on."""
+        assert self.ts is not None
+        largest = self.checkpoint.largest
+        for stream, table in tables.items():
+            if table is not None and table.num_rows > table[self.ts[stream]].null_count:
+                moments = table[self.ts[stream]].drop_null()
+                reached = int(np.asarray(moments).astype(np.int64).max()) * MICROSECONDS[moments.type.unit]
+                largest[stream] = max(reached, largest.get(stream, reached))
+        if len(largest) == len(self.streams.schemas):
+            reached = (min(largest.values()) - self.lateness // timedelta(microseconds=1)) // 1000
+            self.checkpoint.watermark = max(self.checkpoint.watermark, reached)
+
+
+def forget(scratch: Path) -> None:
+    """Forget what a process remembers, and remove its cache."""
+    runs._remembered.clear()
+    multiway._remembered.clear()
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def pair_query(
+    schemas: Mapping[str, pa.Schema],
+    on: str,
+    window: Any,
+    *,
+    routing: str = "auto",
+    structure: str = "auto",
+    cores: int = 2,
+    checkpoint: Checkpoint | None = None,
+) -> Query:
+    """Return a join of two streams."""
+    plan = plan_join(schemas["left"], schemas["right"], parse_predicate(on), window, structure)  # type: ignore[arg-type]
+    spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
+
+    def core() -> JoinProcessor:
+        return JoinProcessor(plan, "a join", cache_bytes=1 << 28, fail_on_late=False, routing=spread)
+
+    is_timed = plan.time is not None
+    return Query(
+        pair_streams(plan),
+        {"left": window.left_ts, "right": window.right_ts} if is_timed else None,
+        window.lateness if is_timed else timedelta(0),
+        PairRoutes(spread, plan),
+        core_ids(cores, cores),
+        core,
+        result_schema(plan.schemas["left"], plan.schemas["right"]),
+        deepcopy(checkpoint) or Checkpoint(),
+    )
+
+
+def multi_query(
+    schemas: Mapping[str, pa.Schema],
+    on: str,
+    window: Any,
+    *,
+    routing: str = "auto",
+    structure: str = "auto",
+    strategy: str = "auto",
+    cores: int = 2,
+    checkpoint: Checkpoint | None = None,
+) -> Query:
+    """Return a join of many streams."""
+    names = tuple(schemas)
+    windows = windows_of(window, names)
+    plan = plan_streams(schemas, read_predicate(on, names), windows, structure)  # type: ignore[arg-type]
+    spread = choose_multi_routing(routing, plan, cores)  # type: ignore[arg-type]
+    options = StrategyOptions(strategy, 1 << 12)  # type: ignore[arg-type]
+
+    def core() -> MultiJoinProcessor:
+        return MultiJoinProcessor(plan, options, "a join", cache_bytes=1 << 28, fail_on_late=False)
+
+    is_timed = plan.lateness is not None
+    return Query(
+        plan,
+        dict(windows.ts) if is_timed else None,  # type: ignore[union-attr]
+        windows.lateness if is_timed else timedelta(0),  # type: ignore[union-attr]
+        MultiRoutes(spread, plan),
+        core_ids(cores, cores),
+        core,
+        plan.result_schema,
+        deepcopy(checkpoint) or Checkpoint(),
+    )
+
+
+def _tasks(table: pa.Table | None, shuffled: np.random.Generator | None) -> list[pa.Table]:
+    """Cut a stream's rows into up to three tasks, in their order."""
+    if table is None:
+        return []
+    if shuffled is None:
+        return [table]
+    cuts = np.sort(shuffled.integers(0, table.num_rows + 1, int(shuffled.integers(0, 3)))).tolist()
+    ends = [*cuts, table.num_rows]
+    return [table.slice(begin, end - begin) for begin, end in zip([0, *cuts], ends, strict=True)]
+
+
+def _by_key(frames: Iterator[pd.DataFrame], shuffled: np.random.Generator | None) -> dict[int, pd.DataFrame]:
+    """Put the envelopes of each key together."""
+    by_key: dict[int, list[pd.DataFrame]] = defaultdict(list)
+    for frame in frames:
+        blobs = pd.Series(_blobs(frame).to_pylist(), frame.index, object)  # as Spark hands them over
+        for key, some in frame.assign(blob=blobs).groupby("core"):
+            by_key[int(key)].append(some)
+    together = {key: pd.concat(some) for key, some in sorted(by_key.items())}
+    if shuffled is None:
+        return together
+    return {key: frame.iloc[shuffled.permutation(len(frame))] for key, frame in together.items()}
+
+
+def _blobs(frame: pd.DataFrame) -> pa.Array:
+    return pa.array([None if blob is pd.NA else blob for blob in frame["blob"]], pa.binary())
