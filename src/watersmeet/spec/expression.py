@@ -136,7 +136,7 @@ class Arithmetic(Expression):
         return self.left, self.right
 
     def __str__(self) -> str:
-        return f"({self.left} {self.operator} {self.right})"
+        return f"({_operand(self.left)} {self.operator} {_operand(self.right)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Negative(Expression):
         return (self.operand,)
 
     def __str__(self) -> str:
-        return f"(- {self.operand})"
+        return f"(- {_operand(self.operand)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Compare(Predicate):
         return self.left, self.right
 
     def __str__(self) -> str:
-        return f"{self.left} {self.operator} {self.right}"
+        return f"{_operand(self.left)} {self.operator} {_operand(self.right)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class IsNull(Predicate):
         return (self.operand,)
 
     def __str__(self) -> str:
-        return f"{self.operand} IS NULL"
+        return f"{_operand(self.operand)} IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +324,11 @@ def with_columns(expression: AnyExpression, renamed: Callable[[Column], Column])
     result = changed(expression)
     assert isinstance(result, type(expression)), "a column stays a column, any other node what it was"
     return result
+
+
+def _operand(expression: Expression) -> str:
+    """Return text in which nothing beside it can take an operand apart; other values bring their own brackets."""
+    return f"({expression})" if isinstance(expression, Predicate) else str(expression)
 
 
 def _quoted(name: str) -> str:

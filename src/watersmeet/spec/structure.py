@@ -1,0 +1,414 @@
+"""Predicates, windows and column types as JSON: what a join *is*, kept as structure and not as prose.
+
+Whatever outlives a process (snapshots, a checkpoint's identity) keeps the join in this form. A node of a predicate is
+a list that begins with the node's name, ``["compare", "=", ["column", "left", "x"], ["constant", "int", 5]]``; a window
+is an object with its kind; a column is ``[name, type, nullable]``. Class and field names are not part of it, so code
+may be renamed. What is written has one form only: :func:`canonical` gives equal text exactly for equal joins.
+
+Reading is strict. Every list has just the entries of its node, every value just its type, every number lies in its
+range; anything else raises :class:`~watersmeet.spec.errors.SpecificationError`. A change of what is written, or of what
+it means, raises ``FORM``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, NoReturn, TypeVar, get_args
+
+import pyarrow as pa
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import (
+    And,
+    Arithmetic,
+    ArithmeticOperator,
+    Boolean,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    CompareOperator,
+    Constant,
+    ConstantValue,
+    Expression,
+    FunctionName,
+    IsNull,
+    Negative,
+    Not,
+    Or,
+    Predicate,
+    Side,
+    columns_of,
+    conjunction,
+    disjunction,
+)
+from watersmeet.spec.typing import CAST_TYPES
+from watersmeet.spec.window import (
+    CountWindow,
+    CountWindows,
+    TimeWindow,
+    Window,
+    Windows,
+    count_window,
+    time_window,
+)
+
+__all__ = [
+    "FORM",
+    "canonical",
+    "predicate_from_json",
+    "predicate_to_json",
+    "read_json",
+    "schema_to_json",
+    "window_from_json",
+    "window_to_json",
+]
+
+Json = Any
+"""What :mod:`json` writes and reads."""
+T = TypeVar("T")
+
+FORM: Final = 1
+"""Number of the form that is written."""
+DEEPEST: Final = 200
+"""Levels of nesting that are read: far more than anybody writes, and few enough for any recursion over a tree."""
+MICROSECOND: Final = timedelta(microseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FUNCTIONS: Final[tuple[FunctionName, ...]] = get_args(FunctionName)
+COMPARISONS: Final[tuple[CompareOperator, ...]] = get_args(CompareOperator)
+OPERATIONS: Final[tuple[ArithmeticOperator, ...]] = get_args(ArithmeticOperator)
+MOST_DIGITS: Final = 38
+DECIMALS: Final = frozenset(
+    f"decimal({precision},{scale})" for precision in range(1, MOST_DIGITS + 1) for scale in range(precision + 1)
+)
+
+
+def canonical(content: Json) -> str:
+    """Return JSON as text that is equal for equal content: sorted keys, no blanks, ASCII only."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def read_json(text: bytes | str) -> Json:
+    """Return what JSON text says; raise where a key is repeated, a number is not finite, or nesting is too deep."""
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise _refusal("JSON that is nested too deeply", "JSON as it was written") from None
+    except ValueError as error:
+        raise _refusal(f"text that is no JSON ({error})", "JSON as it was written") from error
+
+
+# --- predicates -----------------------------------------------------------------------------------------------------
+
+
+def predicate_to_json(predicate: Predicate) -> Json:
+    """Return a predicate as JSON, with the number of its form."""
+    return {"form": FORM, "predicate": _to_json(predicate)}
+
+
+def predicate_from_json(content: Json, sides: Sequence[Side] = ("left", "right")) -> Predicate:
+    """Return the predicate that :func:`predicate_to_json` wrote, over these streams.
+
+    Examples
+    --------
+    >>> from watersmeet.spec.predicates import band, equal
+    >>> predicate = band("price", "bid", 500) & equal("symbol")
+    >>> predicate_from_json(predicate_to_json(predicate)) == predicate
+    True
+    """
+    _check_keys(content, ("form", "predicate"))
+    if _whole(content["form"]) != FORM:
+        raise _refusal(f"a predicate in form {content['form']}", f"form {FORM}")
+    predicate = _predicate(content["predicate"], DEEPEST)
+    strange = sorted({column.side for column in columns_of(predicate)} - set(sides))
+    if strange:
+        raise _refusal(f"a predicate over {_shortened(strange)}", f"columns of {', '.join(sides)}")
+    return predicate
+
+
+def _to_json(node: Expression) -> list[Json]:
+    match node:
+        case Column(side, name):
+            return ["column", side, name]
+        case Constant(value, kind):
+            return ["constant", kind, _constant_to_json(value)]
+        case Arithmetic(operator, left, right):
+            return ["arithmetic", operator, _to_json(left), _to_json(right)]
+        case Negative(operand):
+            return ["negative", _to_json(operand)]
+        case Call(function, arguments):
+            return ["call", function, *map(_to_json, arguments)]
+        case Cast(operand, target):
+            return ["cast", _to_json(operand), target]
+        case Compare(operator, left, right):
+            return ["compare", operator, _to_json(left), _to_json(right)]
+        case IsNull(operand):
+            return ["is_null", _to_json(operand)]
+        case Boolean(operand):
+            return ["boolean", _to_json(operand)]
+        case Not(operand):
+            return ["not", _to_json(operand)]
+        case And(terms):
+            return ["and", *map(_to_json, terms)]
+        case Or(terms):
+            return ["or", *map(_to_json, terms)]
+    raise AssertionError(node)
+
+
+def _constant_to_json(value: ConstantValue) -> Json:
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return (value - EPOCH) // MICROSECOND
+        case date():
+            return value.isoformat()
+        case timedelta():
+            return value // MICROSECOND
+    return value
+
+
+def _predicate(content: Json, depth: int) -> Predicate:
+    node = _expression(content, depth)
+    if not isinstance(node, Predicate):
+        raise _refusal(f"{node} where a condition belongs", "a comparison, or conditions put together")
+    return node
+
+
+def _expression(content: Json, depth: int) -> Expression:
+    if depth == 0:
+        raise _refusal("a predicate that is nested too deeply", f"at most {DEEPEST} levels")
+    inner = depth - 1
+    match content:
+        case ["column", str(side), str(name)]:
+            return Column(side, name)
+        case ["constant", str(kind), value]:
+            return _constant(kind, value)
+        case ["arithmetic", operator, left, right]:
+            return Arithmetic(_one_of(OPERATIONS, operator), _expression(left, inner), _expression(right, inner))
+        case ["negative", operand]:
+            return Negative(_expression(operand, inner))
+        case ["call", function, first, *rest]:
+            arguments = tuple(_expression(argument, inner) for argument in (first, *rest))
+            return Call(_one_of(FUNCTIONS, function), arguments)
+        case ["cast", operand, str(target)]:
+            return Cast(_expression(operand, inner), _cast_target(target))
+        case ["compare", operator, left, right]:
+            return Compare(_one_of(COMPARISONS, operator), _expression(left, inner), _expression(right, inner))
+        case ["is_null", operand]:
+            return IsNull(_expression(operand, inner))
+        case ["boolean", operand]:
+            return Boolean(_expression(operand, inner))
+        case ["not", operand]:
+            return Not(_predicate(operand, inner))
+        case ["and", first, second, *rest]:
+            return conjunction(*(_predicate(term, inner) for term in (first, second, *rest)))
+        case ["or", first, second, *rest]:
+            return disjunction(*(_predicate(term, inner) for term in (first, second, *rest)))
+    raise _refusal(f"{_shortened(content)} as a part of a predicate", "a node's name with just its parts")
+
+
+def _constant(kind: str, value: Json) -> Constant:
+    try:
+        match kind, value:
+            case "int", int() if not isinstance(value, bool) and abs(value) < 10**MOST_DIGITS:
+                return Constant(value, "int")
+            case "decimal", str() if _is_decimal(value):
+                return Constant(Decimal(value), "decimal")
+            case "double", float() if math.isfinite(value):
+                return Constant(value, "double")
+            case "string", str():
+                return Constant(value, "string")
+            case "boolean", bool():
+                return Constant(value, "boolean")
+            case "null", None:
+                return Constant(None, "null")
+            case "date", str() if date.fromisoformat(value).isoformat() == value:
+                return Constant(date.fromisoformat(value), "date")
+            case "timestamp", int() if not isinstance(value, bool):
+                return Constant(EPOCH + value * MICROSECOND, "timestamp")
+            case "interval", int() if not isinstance(value, bool):
+                return Constant(value * MICROSECOND, "interval")
+    except (ValueError, OverflowError):
+        pass
+    raise _refusal(f"{_shortened(value)} as a constant of kind {_shortened(kind)}", "a constant as it was written")
+
+
+def _is_decimal(text: str) -> bool:
+    """Tell whether text is a decimal as it is written: digits, at most one sign and one point, as many as Spark has."""
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    digits = whole + fraction
+    return digits.isascii() and digits.isdigit() and bool(whole) and len(digits) <= MOST_DIGITS + 1
+
+
+def _cast_target(target: str) -> str:
+    if target in CAST_TYPES or target in DECIMALS:
+        return target
+    raise _refusal(f"a cast to {_shortened(target)}", "a type that a predicate casts to")
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+
+def window_to_json(window: Window | Windows) -> Json:
+    """Return a window as JSON; durations are in microseconds."""
+    match window:
+        case CountWindow(left, right, order_by):
+            return {"kind": "count", "left": left, "right": right, "order_by": order_by}
+        case CountWindows(counts, columns):
+            return {"kind": "count", "counts": counts, "order_by": columns}
+        case TimeWindow(left, right, left_ts, right_ts, lateness):
+            return {
+                "kind": "time",
+                "left_ts": left_ts,
+                "right_ts": right_ts,
+                "left": left // MICROSECOND,
+                "right": right // MICROSECOND,
+                "lateness": lateness // MICROSECOND,
+            }
+    lengths = {stream: length // MICROSECOND for stream, length in window.lengths.items()}
+    return {"kind": "time", "lengths": lengths, "ts": window.ts, "lateness": window.lateness // MICROSECOND}
+
+
+def window_from_json(content: Json) -> Window | Windows:
+    """Return the window that :func:`window_to_json` wrote, checked as one that a user gives."""
+    match content:
+        case {"kind": "count", "counts": counts}:
+            _check_keys(content, ("kind", "counts", "order_by"))
+            columns = content["order_by"]
+            return count_window(
+                _by_stream(counts, _whole), order_by=None if columns is None else _by_stream(columns, _text)
+            )
+        case {"kind": "count"}:
+            _check_keys(content, ("kind", "left", "right", "order_by"))
+            order_by = content["order_by"]
+            return count_window(
+                left=_whole(content["left"]),
+                right=_whole(content["right"]),
+                order_by=None if order_by is None else _text(order_by),
+            )
+        case {"kind": "time", "lengths": lengths}:
+            _check_keys(content, ("kind", "lengths", "ts", "lateness"))
+            return time_window(
+                _by_stream(lengths, _duration),
+                ts=_by_stream(content["ts"], _text),
+                lateness=_duration(content["lateness"]),
+            )
+        case {"kind": "time"}:
+            _check_keys(content, ("kind", "left_ts", "right_ts", "left", "right", "lateness"))
+            return time_window(
+                left=_duration(content["left"]),
+                right=_duration(content["right"]),
+                left_ts=_text(content["left_ts"]),
+                right_ts=_text(content["right_ts"]),
+                lateness=_duration(content["lateness"]),
+            )
+    raise _refusal(f"{_shortened(content)} as a window", "a time window or a count window")
+
+
+# --- schemas --------------------------------------------------------------------------------------------------------
+
+
+def schema_to_json(schema: pa.Schema) -> Json:
+    """Return the columns of a stream as JSON: name, type and whether it may be null, without metadata."""
+    return [_field_to_json(field) for field in schema]
+
+
+def _field_to_json(field: pa.Field) -> Json:
+    return [field.name, type_to_json(field.type), field.nullable]
+
+
+def type_to_json(arrow: pa.DataType) -> Json:
+    """Return an Arrow type as JSON: its name, or a list of its name and what it is made of."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return ["extension", arrow.extension_name, type_to_json(arrow.storage_type)]
+    if pa.types.is_dictionary(arrow):
+        return ["dictionary", type_to_json(arrow.index_type), type_to_json(arrow.value_type), arrow.ordered]
+    if pa.types.is_decimal(arrow):
+        return [f"decimal{arrow.bit_width}", arrow.precision, arrow.scale]
+    if pa.types.is_timestamp(arrow):
+        return ["timestamp", arrow.unit, arrow.tz]
+    if pa.types.is_duration(arrow) or pa.types.is_time(arrow):
+        return [str(arrow).partition("[")[0], arrow.unit]
+    if pa.types.is_fixed_size_binary(arrow):
+        return ["fixed_size_binary", arrow.byte_width]
+    if pa.types.is_fixed_size_list(arrow):
+        return ["fixed_size_list", arrow.list_size, _field_to_json(arrow.value_field)]
+    if pa.types.is_map(arrow):
+        return ["map", _field_to_json(arrow.key_field), _field_to_json(arrow.item_field), arrow.keys_sorted]
+    if pa.types.is_run_end_encoded(arrow):
+        return ["run_end_encoded", type_to_json(arrow.run_end_type), type_to_json(arrow.value_type)]
+    if arrow.num_fields:  # lists of all kinds, structs, unions
+        name = str(arrow).partition("<")[0]
+        codes = [arrow.type_codes] if pa.types.is_union(arrow) else []
+        return [name, *codes, *(_field_to_json(arrow.field(place)) for place in range(arrow.num_fields))]
+    return str(arrow)
+
+
+# --- strict reading -------------------------------------------------------------------------------------------------
+
+
+def _check_keys(content: Json, keys: tuple[str, ...]) -> None:
+    if not isinstance(content, dict) or set(content) != set(keys):
+        given = ", ".join(content) if isinstance(content, dict) else _shortened(content)
+        raise _refusal(f"{given or '(nothing)'} where entries belong", ", ".join(keys))
+
+
+def _one_of(allowed: tuple[T, ...], given: Json) -> T:
+    for one in allowed:
+        if isinstance(given, str) and one == given:
+            return one
+    raise _refusal(f"{_shortened(given)}", ", ".join(map(str, allowed)))
+
+
+def _whole(given: Json) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise _refusal(f"{_shortened(given)}", "a whole number")
+    return given
+
+
+def _text(given: Json) -> str:
+    if not isinstance(given, str):
+        raise _refusal(f"{_shortened(given)}", "text")
+    return given
+
+
+def _duration(given: Json) -> timedelta:
+    try:
+        return _whole(given) * MICROSECOND
+    except OverflowError:
+        raise _refusal(f"{_shortened(given)} microseconds", "a duration as it was written") from None
+
+
+def _by_stream(given: Json, read: Callable[[Json], T]) -> Mapping[str, T]:
+    if not isinstance(given, dict) or not given:
+        raise _refusal(f"{_shortened(given)}", "an entry for every stream")
+    return {stream: read(value) for stream, value in given.items()}
+
+
+def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        message = "a key is repeated"
+        raise ValueError(message)
+    return content
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is no number"
+    raise ValueError(message)
+
+
+def _shortened(content: object) -> str:
+    return reprlib.repr(content)
+
+
+def _refusal(given: str, allowed: str) -> SpecificationError:
+    return SpecificationError(
+        explain_refusal(f"a saved join has {given}", allowed, "restore what was saved, unchanged")
+    )
