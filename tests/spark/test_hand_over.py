@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import resource
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,6 +55,25 @@ def test_files_that_nobody_takes_have_a_limit(folder: Path, monkeypatch: pytest.
     names = [leave_pairs(PAIRS) for _ in range(3)]
     assert names[2] is None
     assert names[0] is not None
-    os.utime(folder / names[0], (0, 0))  # abandoned long ago
-    assert leave_pairs(PAIRS) is not None
+    now = time.monotonic()
+    monkeypatch.setattr(hand_over.time, "monotonic", lambda: now + hand_over.ABANDONED_SECONDS + 1)
+    assert leave_pairs(PAIRS) is not None, "the others were abandoned"
     assert not (folder / names[0]).exists()
+
+
+def test_part_of_the_disk_is_left_free(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hand_over, "room_on_disk", lambda _: PAIRS.nbytes - 1)
+    assert leave_pairs(PAIRS) is None
+    monkeypatch.setattr(hand_over, "room_on_disk", lambda _: PAIRS.nbytes)
+    assert leave_pairs(PAIRS) is not None
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_disk_that_becomes_full_while_pairs_are_written_leaves_no_file(folder: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PAIRS.nbytes // 2, before[1]))
+    try:
+        assert leave_pairs(PAIRS) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(folder.iterdir()) == []

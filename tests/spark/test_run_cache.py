@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.run_cache import PREFIX, RunCache
+from watersmeet.spark import run_cache
+from watersmeet.spark.run_cache import MOST_OPEN, PREFIX, RunCache
 
 CONTENT = np.random.default_rng(3).bytes(1003)  # no whole number of words
 LIMIT = 10_000
@@ -77,13 +78,18 @@ def _flip(place: int) -> Callable[[bytes], bytes]:
         _flip(0),
         _flip(8),
         _flip(16),
-        _flip(24),
         _flip(PREFIX.size),
         _flip(PREFIX.size + 500),
         _flip(-1 % (PREFIX.size + len(CONTENT))),
         lambda _: b"",
         lambda whole: whole[: PREFIX.size - 1],
         lambda whole: whole[: PREFIX.size],
+        lambda whole: (
+            whole[: PREFIX.size]
+            + whole[PREFIX.size + 8 : PREFIX.size + 16]
+            + whole[PREFIX.size : PREFIX.size + 8]
+            + whole[PREFIX.size + 16 :]
+        ),
         lambda whole: whole[:-1],
         lambda whole: whole + b"\0",
         lambda whole: b"another!" + whole[8:],
@@ -91,8 +97,8 @@ def _flip(place: int) -> Callable[[bytes], bytes]:
         lambda whole: bytes(len(whole)),
     ],
     ids=[
-        *("magic", "size", "sum", "xor", "first byte", "a byte", "last byte", "empty", "half a header", "no content"),
-        *("one byte less", "one byte more", "another format", "random bytes", "zeros"),
+        *("magic", "size", "checksum", "first byte", "a byte", "last byte", "empty", "half a header", "no content"),
+        *("two words swapped", "one byte less", "one byte more", "another format", "random bytes", "zeros"),
     ],
 )
 def test_a_damaged_file_is_no_file_and_is_removed(
@@ -136,12 +142,76 @@ def test_what_was_not_opened_for_longest_makes_room(cache: RunCache, tmp_path: P
     size = LIMIT // 4
     for number, name in enumerate(("one", "two", "three")):
         cache.put(name, bytes(size))
-        os.utime(_file(tmp_path, name), (1000 + number, 1000))  # opened in this order, long ago
+        os.utime(_file(tmp_path, name), (number, 1000))  # opened in this order, when the machine was started
     assert cache.get("one") is not None  # opened again
     cache.put("four", bytes(size))
     assert sorted(file.stem for file in (tmp_path / "watersmeet").iterdir()) == ["four", "one", "three"]
     cache.put("five", bytes(size * 2))
     assert sorted(file.stem for file in (tmp_path / "watersmeet").iterdir()) == ["five", "four"]
+
+
+def test_any_two_words_may_not_change_places(cache: RunCache, tmp_path: Path) -> None:
+    """Words that differ in their highest bit alone among them, and places that lie far apart."""
+    random = np.random.default_rng(8)
+    words = np.concatenate([random.integers(0, 4, 1 << 15, np.uint64) << np.uint64(62), np.arange(64, dtype=np.uint64)])
+    cache = RunCache(tmp_path / "watersmeet", 1 << 20)
+    for place, other in random.integers(0, len(words), (300, 2)).tolist():
+        if words[place] == words[other]:
+            continue
+        cache.put("one", words.tobytes())
+        with _file(tmp_path).open("r+b") as file:
+            for at, word in ((place, words[other]), (other, words[place])):
+                file.seek(PREFIX.size + 8 * at)
+                file.write(word.tobytes())
+        assert cache.get("one") is None, (place, other)
+
+
+def test_more_runs_than_may_be_open_are_copied_and_stay_right(tmp_path: Path) -> None:
+    cache = RunCache(tmp_path / "watersmeet", 1 << 20)
+    names = [str(number) for number in range(MOST_OPEN + 50)]
+    for name in names:
+        cache.put(name, CONTENT + name.encode())
+    found = [cache.get(name) for name in names]
+    assert [run is not None and run.content.to_pybytes() for run in found] == [
+        CONTENT + name.encode() for name in names
+    ]
+    assert [run is not None and run.is_copy for run in found].count(True) == 50
+    first, last = found[0], found[-1]
+    assert first is not None
+    assert last is not None
+    for name in (names[0], names[-1]):
+        _file(tmp_path, name).write_bytes(b"damaged")
+    assert not first.is_intact
+    assert last.is_intact, "no file can change a copy"
+    del found, first
+    assert not getattr(cache.get(names[1]), "is_copy", True), "files that nobody refers to are closed"
+
+
+def test_the_folder_leaves_part_of_the_disk_free(
+    cache: RunCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "watersmeet"
+    free = 5_000
+
+    def held() -> int:
+        return sum(file.stat().st_size for file in folder.iterdir())
+
+    monkeypatch.setattr(run_cache, "room_on_disk", lambda _: free - held())
+    for number in range(30):
+        cache.put(str(number), bytes(900))
+        assert held() <= free
+    assert cache.get("29") is not None
+    free = 0  # others have filled the disk
+    cache.put("30", bytes(900))
+    assert cache.get("30") is None
+
+
+def test_a_disk_that_becomes_full_while_a_run_is_written_costs_the_file_alone(cache: RunCache, tmp_path: Path) -> None:
+    cache.put("one", CONTENT)
+    (tmp_path / "watersmeet" / f"two.{os.getpid()}").symlink_to("/dev/full")
+    cache.put("two", CONTENT)
+    assert sorted(file.name for file in (tmp_path / "watersmeet").iterdir()) == ["one.run"]
+    assert _content(cache) == CONTENT
 
 
 def test_the_folder_stays_below_its_bound(cache: RunCache, tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ hardly ever reach the disk.
 
 A file belongs to one attempt of one task; when that fails, or its reader has seen enough, the file stays behind. So
 those that nobody can be waiting for any more are removed with every new one, and all of them together have a limit,
-beyond which, or where nothing can be written, pairs travel as blobs. Spark removes the folder with the executor.
+which the free disk may lower. Beyond it, or where nothing can be written, pairs travel as blobs. Spark removes the
+folder with the executor.
+
+A file's name says when it was made, by the clock that runs since the machine was started: whoever sets the other clock
+makes no file look abandoned.
 """
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from contextlib import suppress
@@ -20,6 +23,8 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+
+from watersmeet.spark.scratch import room_on_disk, scratch_folder
 
 __all__ = ["leave_pairs", "take_pairs"]
 
@@ -32,14 +37,15 @@ BATCH_BYTES: Final = 1 << 20
 
 def leave_pairs(pairs: pa.Table) -> str | None:
     """Write pairs to a file and return its name; None where there is no folder for it, or no room in it."""
-    folder = _folder()
+    folder = scratch_folder(FOLDER)
     if folder is None:
         return None
-    name = uuid.uuid4().hex
+    name = f"{int(time.monotonic())}-{uuid.uuid4().hex}"
     rows = max(1, pairs.num_rows * BATCH_BYTES // max(1, pairs.nbytes))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if _held_bytes(folder) + pairs.nbytes > LIMIT_BYTES:
+        held = _held_bytes(folder)
+        if held + pairs.nbytes > min(LIMIT_BYTES, held + room_on_disk(folder)):
             return None
         with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, pairs.schema) as writer:
             writer.write_table(pairs, rows)
@@ -52,7 +58,7 @@ def leave_pairs(pairs: pa.Table) -> str | None:
 
 def take_pairs(name: str) -> pa.RecordBatchReader:
     """Return the pairs of a file, mapped, and remove it."""
-    folder = _folder()
+    folder = scratch_folder(FOLDER)
     assert folder is not None, "the worker that left the pairs had one, and this one is its neighbour"
     with pa.memory_map(str(folder / name)) as file:
         content = file.read_buffer()
@@ -60,19 +66,14 @@ def take_pairs(name: str) -> pa.RecordBatchReader:
     return pa.ipc.open_stream(content)
 
 
-def _folder() -> Path | None:
-    folders = os.environ.get("SPARK_LOCAL_DIRS", "")
-    return Path(folders.split(",")[0]) / FOLDER if folders else None
-
-
 def _held_bytes(folder: Path) -> int:
     """Return what the files take, without those that were abandoned, which are removed."""
-    held, oldest = 0, time.time() - ABANDONED_SECONDS
+    held, now = 0, time.monotonic()
     for path in folder.iterdir():
         with suppress(OSError):  # taken by its reader meanwhile
-            stat = path.stat()
-            if stat.st_mtime < oldest:
+            made = path.name.partition("-")[0]
+            if made.isdecimal() and not now - ABANDONED_SECONDS <= int(made) <= now:
                 path.unlink()
             else:
-                held += stat.st_size
+                held += path.stat().st_size
     return held

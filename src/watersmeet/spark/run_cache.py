@@ -8,32 +8,40 @@ Truth never depends on a file here. Runs are immutable and their names unique, s
 written under another name first, so it is never half there; its checksum is compared when it is opened, and it is
 opened again when it has changed since. A file that is missing, damaged or cannot be written costs time only.
 
-The folder lies in Spark's own scratch folder, which goes with the executor. Its size is bounded: the files that have
-not been opened for longest make room for new ones.
+A file stays open while a worker refers to what is mapped of it. Processes may open only so many, so beyond
+``MOST_OPEN`` of them a worker copies what it finds here instead.
+
+The folder lies in Spark's own scratch folder, which goes with the executor. Its size is bounded, by a limit and by what
+the disk has left: the files that have not been opened for longest make room for new ones. When a file was opened is
+said by the clock that runs since the machine was started, which nobody sets, and stands in place of its access time.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["MappedRun", "RunCache"]
+from watersmeet.kernels.checksum import checksum
+from watersmeet.spark.scratch import room_on_disk, scratch_folder
 
-MAGIC: Final = b"wm run 1"
-PREFIX: Final = struct.Struct("<8sQQQ")
-"""Magic, bytes of content, and two checksums of it; 32 bytes, so that the content begins aligned."""
+__all__ = ["MOST_OPEN", "MappedRun", "RunCache"]
+
+MAGIC: Final = b"wm run 2"
+PREFIX: Final = struct.Struct("<8sQQ8x")
+"""Magic, bytes of content, and its checksum; 32 bytes, so that the content begins aligned."""
 WORD: Final = 8
 SUFFIX: Final = ".run"
+FOLDER: Final = "watersmeet"
+MOST_OPEN: Final = 128
+"""Files that a worker has open at a time; some systems allow a process no more than 256."""
 
 
 class _Identity(NamedTuple):
@@ -47,37 +55,41 @@ class _Identity(NamedTuple):
 class _OpenFile:
     """A file to be read, closed when nothing refers to it any more."""
 
+    count: ClassVar = 0
+    """How many are open in this process."""
+
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY)
+        _OpenFile.count += 1
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):  # it could be opened
             os.close(self._descriptor)
+            _OpenFile.count -= 1
 
     def identity(self) -> _Identity:
-        stat = os.fstat(self._descriptor)
-        return _Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-    def mapped(self) -> pa.Buffer:
-        try:
-            return pa.py_buffer(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
-        except ValueError:  # an empty file cannot be mapped
-            return pa.py_buffer(b"")
+        return _identity(os.fstat(self._descriptor))
 
 
 @dataclass(frozen=True, slots=True)
 class MappedRun:
-    """A run's content, mapped, and what identifies the file as it was when it was checked."""
+    """A run's content, and what identifies the file that it is mapped from as it was when it was checked."""
 
     content: pa.Buffer
-    file: _OpenFile
-    """Kept open: a file that was damaged and then removed, by a worker that noticed, still shows that it changed."""
     identity: _Identity
+    file: _OpenFile | None
+    """Kept open: a file that was damaged and then removed, by a worker that noticed, still shows that it changed. None
+    for content that is a copy, which no file can change."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the content lies in this worker's own memory."""
+        return self.file is None
 
     @property
     def is_intact(self) -> bool:
         """Whether the file is still as it was when it was checked, removed or not."""
-        return self.file.identity() == self.identity
+        return self.file is None or self.file.identity() == self.identity
 
 
 class RunCache:
@@ -90,19 +102,20 @@ class RunCache:
     @classmethod
     def of_executor(cls, limit: int) -> Self | None:
         """Return the cache in the scratch folder that Spark gives its workers; None where there is none."""
-        folders = os.environ.get("SPARK_LOCAL_DIRS", "")
-        return cls(Path(folders.split(",")[0]) / "watersmeet", limit) if folders else None
+        folder = scratch_folder(FOLDER)
+        return None if folder is None else cls(folder, limit)
 
     def put(self, name: str, content: bytes | pa.Buffer) -> None:
         """Leave a run for other workers, if there is room."""
-        if not self._make_room(len(content)):
-            return
         draft = self._folder / f"{name}.{os.getpid()}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._make_room(len(content) + PREFIX.size):
+                return
             with draft.open("wb") as file:
-                file.write(PREFIX.pack(MAGIC, len(content), *_checksums(content)))
+                file.write(PREFIX.pack(MAGIC, len(content), _checksum(content)))
                 file.write(memoryview(content))
+            _note_use(draft, draft.stat().st_mtime_ns)
             draft.replace(self._path(name))
         except OSError:  # no space, no permission, folder gone: the state store has the run
             with suppress(OSError):
@@ -112,20 +125,23 @@ class RunCache:
         """Return a run if a whole, undamaged file of it is here."""
         path = self._path(name)
         try:
-            file = _OpenFile(path)
-            identity, whole = file.identity(), file.mapped()
-            os.utime(path, ns=(time.time_ns(), identity.modified))  # just opened: among the last to make room
+            file: _OpenFile | None = None
+            if _OpenFile.count < MOST_OPEN:
+                file = _OpenFile(path)
+                identity = file.identity()
+                whole = _mapped(path, identity.size)
+            else:
+                identity = _identity(path.stat())
+                whole = pa.py_buffer(path.read_bytes())
+            if _identity(path.stat()) != identity:  # another file was put in its place meanwhile
+                return None
+            _note_use(path, identity.modified)
         except OSError:
             return None
-        if whole.size < PREFIX.size:
+        if not _is_sound(whole):
             self.drop(name)
             return None
-        magic, size, *checksums = PREFIX.unpack(whole.slice(0, PREFIX.size))
-        content = whole.slice(PREFIX.size)
-        if magic != MAGIC or size != content.size or tuple(checksums) != _checksums(content):
-            self.drop(name)
-            return None
-        return MappedRun(content, file, identity)
+        return MappedRun(whole.slice(PREFIX.size), identity, file)
 
     def has(self, name: str) -> bool:
         """Tell whether there is a file of a run, damaged or not."""
@@ -141,15 +157,16 @@ class RunCache:
 
     def _make_room(self, wanted: int) -> bool:
         """Remove files not opened for long until ``wanted`` bytes fit; tell whether they do."""
-        if wanted > self._limit:
-            return False
-        try:
-            files = [(path.stat(), path) for path in self._folder.iterdir()]
-        except OSError:  # there is no folder yet, or a file has just gone
-            return True
+        files = []
+        for path in self._folder.iterdir():
+            with suppress(OSError):  # it has just gone
+                files.append((path.stat(), path))
         held = sum(stat.st_size for stat, _ in files)
+        most = min(self._limit, held + room_on_disk(self._folder))
+        if wanted > most:
+            return False
         for stat, path in sorted(files, key=lambda item: item[0].st_atime_ns):
-            if held + wanted <= self._limit:
+            if held + wanted <= most:
                 break
             with suppress(OSError):
                 path.unlink()
@@ -157,9 +174,35 @@ class RunCache:
         return True
 
 
-def _checksums(content: bytes | pa.Buffer) -> tuple[int, int]:
-    """Return the sum and the exclusive or of the content's words: no single damaged word leaves both as they are."""
+def _identity(stat: os.stat_result) -> _Identity:
+    return _Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _note_use(path: Path, modified: int) -> None:
+    """Make a file the last to make room."""
+    os.utime(path, ns=(time.monotonic_ns(), modified))
+
+
+def _mapped(path: Path, size: int) -> pa.Buffer:
+    """Return a file's content, mapped; the mapping needs no open file."""
+    if not size:  # nothing can be mapped
+        return pa.py_buffer(b"")
+    with pa.memory_map(str(path)) as file:
+        return file.read_buffer()
+
+
+def _is_sound(whole: pa.Buffer) -> bool:
+    """Tell whether a file's content is as it was written."""
+    if whole.size < PREFIX.size:
+        return False
+    magic, size, expected = PREFIX.unpack(whole.slice(0, PREFIX.size))
+    content = whole.slice(PREFIX.size)
+    return bool(magic == MAGIC and size == content.size and expected == _checksum(content))
+
+
+def _checksum(content: bytes | pa.Buffer) -> int:
     whole = len(content) - len(content) % WORD
-    words: npt.NDArray[np.uint64] = np.frombuffer(content, np.uint64, whole // WORD)
+    words = np.frombuffer(content, np.uint64, whole // WORD)
+    words.flags.writeable = False  # a kernel is compiled for arrays of one kind
     rest = int.from_bytes(bytes(memoryview(content)[whole:]), "little")
-    return (int(words.sum()) + rest) % 2**64, int(np.bitwise_xor.reduce(words)) ^ rest
+    return int(checksum(words, np.uint64(rest)))

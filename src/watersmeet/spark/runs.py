@@ -158,7 +158,8 @@ class Runs(ABC, Generic[Piece]):
             )
 
     def _remember(self, name: str, piece: Piece, mapped: MappedRun | None) -> None:
-        _remembered[name] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=mapped is not None))
+        is_mapped = mapped is not None and not mapped.is_copy
+        _remembered[name] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped))
         while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
             _remembered.popitem(last=False)
 
