@@ -1,26 +1,94 @@
-"""A join's life: open, then finished, closed or failed. What every join that a user pushes rows into has in common."""
+"""A join's life: open, then finished, closed or failed. What every join that a user pushes rows into has in common.
+
+*Turns.* Threads may use one join side by side; it takes their calls one after the other. A call's turn is the time in
+which it holds the join's lock. A call from within a turn, by a signal handler for example, would find the join in the
+middle of something, so it is refused.
+
+*All or failed.* A turn first checks, and may refuse, and then says that it is :meth:`~Lifecycle._changing` something.
+Whatever is raised from there on, until the caller has the result, leaves the join *failed*: rows may be stored whose
+pairs nobody was given. A failed join refuses all that goes on from there.
+
+*Processes.* A child that was forked has a copy of the join, but neither its threads nor any word on who held its locks.
+There all calls are refused, and closing does nothing.
+"""
+# ruff: noqa: SLF001 -- the decorator belongs to the class
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from types import TracebackType
-from typing import Self
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
-__all__ = ["Lifecycle"]
+__all__ = ["Lifecycle", "in_turn"]
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Join = TypeVar("Join", bound="Lifecycle")
+
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    """One call; ``changes`` once it has begun to change the join."""
+
+    what: str
+    changes: bool = False
+
+
+def in_turn(
+    what: str,
+) -> Callable[[Callable[Concatenate[Join, Given], Result]], Callable[Concatenate[Join, Given], Result]]:
+    """Let a method of a join, called ``what`` in errors, wait for its turn; see the module's header."""
+
+    def decorated(method: Callable[Concatenate[Join, Given], Result]) -> Callable[Concatenate[Join, Given], Result]:
+        @wraps(method)
+        def call(join: Join, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+            turn = _Turn(what)
+            try:
+                join._check_process(what)
+                with join._lock:
+                    try:
+                        join._begin(turn)
+                        result = method(join, *args, **kwargs)
+                        join._turn = None
+                        return result  # noqa: TRY300 -- what is raised on the way back counts too
+                    except BaseException:
+                        join._give_up(turn)  # before anybody else has a turn
+                        raise
+            except BaseException:
+                join._give_up(turn)  # also when all was done, and only the way back was interrupted
+                raise
+
+        return call
+
+    return decorated
 
 
 class Lifecycle:
     """Ends with ``close``, also that of a ``with`` statement; after an error in a push it is of no further use."""
 
     _stop: Callable[[], object]
-    """Ends all threads."""
-    _finished = False
-    _failed = False
+    """Ends all threads; may be called more than once."""
+
+    def __init__(self) -> None:
+        self._finished = False
+        self._failed = False
+        self._lock = threading.RLock()
+        self._turn: _Turn | None = None
+        self._process = os.getpid()
 
     def close(self) -> None:
         """End all threads and give up what is owed. A join used in a ``with`` statement is closed at its end."""
+        if os.getpid() == self._process:
+            self._close()
+
+    @in_turn("close()")
+    def _close(self) -> None:
         self._finished = True
         self._stop()
 
@@ -32,6 +100,41 @@ class Lifecycle:
     ) -> None:
         self.close()
 
+    def _check_process(self, what: str) -> None:
+        if os.getpid() != self._process:
+            raise SpecificationError(
+                explain_refusal(
+                    f"{what} was called in another process (a fork, number {os.getpid()}) than the one that built the "
+                    f"join (number {self._process})",
+                    "calls in the process that built it: its threads exist there alone",
+                    f"build a {type(self).__name__} in the new process, or restore one there from a snapshot",
+                )
+            )
+
+    def _begin(self, turn: _Turn) -> None:
+        if self._turn is not None:  # the lock lets in the thread that holds it
+            raise SpecificationError(
+                explain_refusal(
+                    f"{turn.what} was called in the middle of {self._turn.what}, in the same thread",
+                    "calls from outside of each other, in any thread",
+                    "let a signal handler or finaliser take note, and make the call later",
+                )
+            )
+        self._turn = turn
+
+    def _changing(self) -> None:
+        """Say that the turn has checked all it can and begins to change something."""
+        assert self._turn is not None, "whatever changes a join has its turn"
+        self._turn.changes = True
+
+    def _give_up(self, turn: _Turn) -> None:
+        if turn.changes:
+            self._failed = True
+        if self._turn is turn:
+            self._turn = None
+        if turn.changes:
+            self._stop()
+
     def _check_open(self, what: str) -> None:
         join = type(self).__name__
         if self._failed:
@@ -42,10 +145,10 @@ class Lifecycle:
                     f"restore the last snapshot, or build a new {join}",
                 )
             )
-        if self._finished and what == "push()":
+        if self._finished and what in ("push()", "pushes()"):
             raise SpecificationError(
                 explain_refusal(
-                    "push() was called after finish() or close()",
+                    f"{what} was called after finish() or close()",
                     "pushes before finish()",
                     f"build a new {join} for further rows",
                 )

@@ -14,7 +14,7 @@ from watersmeet.engine.explain import explain_join
 from watersmeet.engine.handshake import Handshake
 from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.kang import Kang
-from watersmeet.engine.lifecycle import Lifecycle
+from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
 from watersmeet.engine.panjoin import PanJoin
@@ -69,6 +69,9 @@ class JoinMetrics:
 
 class StreamJoin(Lifecycle):
     """Joins two streams over sliding windows, in this process.
+
+    Threads may share a join, one for each stream for example: it takes their calls one after the other, and a pair is
+    returned to the one whose push completes it. A forked child cannot use its parent's join.
 
     Parameters
     ----------
@@ -134,6 +137,7 @@ class StreamJoin(Lifecycle):
         batch_rows: int | None = None,
         batch_seconds: float | None = None,
     ) -> None:
+        super().__init__()
         _check_options(how=how, topology=topology, late=late, order=order)
         _check_schemas(left, right)
         check_join(on, window, (TimeWindow, CountWindow))
@@ -173,7 +177,8 @@ class StreamJoin(Lifecycle):
             order,
         )
         self._topology = TOPOLOGIES[topology](layout)
-        self._stop = weakref.finalize(self, self._topology.close)
+        self._stop = self._topology.close
+        weakref.finalize(self, self._stop)
         self._nothing = self._schema.empty_table()
         self._owed = self._nothing
         self._pairs = 0
@@ -183,15 +188,18 @@ class StreamJoin(Lifecycle):
         """Schema of the pairs: all left columns, then all right columns."""
         return self._schema
 
+    @in_turn("push()")
     def push(self, left: pa.Table | None = None, right: pa.Table | None = None) -> pa.Table:
         """Take the next rows of both streams; return the pairs they complete.
 
         What is returned does not depend on the timing of threads: ``push`` waits until they have done. A push that is
-        refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error the join is of
-        no further use.
+        refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error, also one that
+        interrupts it from outside, the join has failed: what it stored may have pairs that nobody was given, so all
+        further calls of ``push``, ``finish`` and ``snapshot`` are refused.
         """
         self._check_open("push()")
         accepted = self._intake.accept_pair(left, right)
+        self._changing()
         results = self._join(self._collected(accepted.slices))
         self._intake.progress = accepted.progress
         return self._delivered(results)
@@ -207,25 +215,22 @@ class StreamJoin(Lifecycle):
                 yield from self._collector.take()
 
     def _join(self, parts: Iterable[Slice]) -> list[pa.Table]:
-        """Join some rows; after an error in this the join is of no further use."""
         results = []
-        try:
-            for part in parts:
-                results += self._topology.push(part if self._numbering is None else self._numbering.number(part))
-        except BaseException:
-            self._failed = True
-            self._stop()
-            raise
+        for part in parts:
+            results += self._topology.push(part if self._numbering is None else self._numbering.number(part))
         return results
 
     def _join_waiting(self) -> None:
         """Join the rows that wait for a full batch; their pairs are owed."""
         if self._collector is not None and not self._finished:
+            self._changing()
             self._owed = self._with_owed(self._join(self._collector.take()))
 
+    @in_turn("finish()")
     def finish(self) -> pa.Table:
         """Say that no more rows will come and end all threads; return the pairs still owed."""
         self._check_open("finish()")
+        self._changing()
         self._join_waiting()
         pairs = self._delivered([] if self._finished else self._topology.owed())
         self._finished = True
@@ -250,6 +255,7 @@ class StreamJoin(Lifecycle):
         return pa.concat_tables([self._owed, found]) if self._owed.num_rows else found
 
     @property
+    @in_turn("metrics")
     def metrics(self) -> JoinMetrics:
         """Counts of rows, pairs and what was left out, and the size of the windows."""
         progress = self._intake.progress
@@ -269,15 +275,16 @@ class StreamJoin(Lifecycle):
             watermark=progress.watermark,
         )
 
+    @in_turn("explain()")
     def explain(self) -> str:
         """Say in plain words what is indexed, what is verified afterwards, and which structures were chosen and why."""
         windows = {side: self._topology.windows(side) for side in OTHER_SIDE}
         return explain_join(self._plan, str(self._options["topology"]), windows)
 
+    @in_turn("snapshot()")
     def snapshot(self) -> bytes:
         """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
-        if self._failed:
-            self._check_open("snapshot()")
+        self._check_open("snapshot()")
         self._join_waiting()
         return write_snapshot(
             Saved(
@@ -318,6 +325,8 @@ class StreamJoin(Lifecycle):
             for segment in segments:
                 numbered = segment if join._numbering is None else join._numbering.restore(side, segment)
                 join._topology.load(side, *numbered)
+        for side in OTHER_SIDE:
+            join._topology.windows(side)  # all that was loaded takes its place now, not when somebody first looks
         return join
 
 

@@ -12,11 +12,14 @@ Invariant: the first exception in any thread stops the whole crew and is raised 
 thread is left, whatever state they were in. Threads begin with the first message, so a join that was only built, or
 restored to be looked at, has none.
 
+A forked child has none of the threads, and perhaps a lock that one of them held: there a crew is left alone.
+
 Cost. One lock for the crew: a message is a block of rows, so it is taken thousands, not millions of times a second.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -115,6 +118,7 @@ class Crew:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.stopped = False
+        self._process = os.getpid()
         self._quiet = threading.Condition(self.lock)
         self._under_way = 0
         self._error: BaseException | None = None
@@ -165,6 +169,8 @@ class Crew:
 
     def close(self) -> None:
         """Stop all threads and wait until they are gone. May be called at any time, and more than once."""
+        if os.getpid() != self._process:
+            return
         with self.lock:
             self._stop()
         for thread in self._threads:

@@ -91,3 +91,6 @@ class Circular:
     def expire(self, before: Mapping[Side, int | None]) -> None:
         """Drop what no row to come can meet."""
         self.stages.expire(before)
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self, get_args
 
 import pyarrow as pa
 
 from watersmeet.engine.intake import Intake
-from watersmeet.engine.lifecycle import Lifecycle
+from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.ring import Ring
@@ -54,7 +54,7 @@ class MultiStreamJoin(Lifecycle):
     """Joins two to eight streams over sliding windows, in this process.
 
     A result has one row of every stream. It exists iff the predicate holds and every row is still in its stream's
-    window when the latest of them arrives.
+    window when the latest of them arrives. Threads may share a join, as they may a ``StreamJoin``.
 
     Parameters
     ----------
@@ -108,6 +108,7 @@ class MultiStreamJoin(Lifecycle):
         late: Late = "drop",
         stash_rows: int = 1 << 20,
     ) -> None:
+        super().__init__()
         _check_streams(streams)
         check_join(on, window, WINDOWS)
         check_numbers(cores=cores, stash_rows=stash_rows)
@@ -120,9 +121,8 @@ class MultiStreamJoin(Lifecycle):
         self._strategy = strategy_of(stages, strategy, stash_rows)
         self._options = {"strategy": strategy, "cores": cores, "late": late, "stash_rows": stash_rows}
         self._ring = Ring(self._strategy, min(cores, len(names))) if cores > 1 else None
-        self._stop: Callable[[], object] = (
-            weakref.finalize(self, self._ring.close) if self._ring is not None else lambda: None
-        )
+        self._stop = self._strategy.close if self._ring is None else self._ring.close
+        weakref.finalize(self, self._stop)
         self._results = 0
 
     @property
@@ -130,11 +130,12 @@ class MultiStreamJoin(Lifecycle):
         """Schema of the results: ``NAME_column`` for every column of every stream, streams in the order given."""
         return self._plan.result_schema
 
+    @in_turn("push()")
     def push(self, /, **tables: pa.Table | None) -> pa.Table:
         """Take the next rows of some streams; return the results they complete.
 
-        A push that is refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error
-        the join is of no further use.
+        A push that is refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error,
+        also one that interrupts it from outside, the join has failed, and further calls are refused.
         """
         self._check_open("push()")
         unknown = [name for name in tables if name not in self._plan.schemas]
@@ -148,24 +149,23 @@ class MultiStreamJoin(Lifecycle):
             )
         accepted = self._intake.accept(tables)
         engine = self._strategy if self._ring is None else self._ring
-        try:
-            results = [table for arrived in accepted.slices for table in engine.push(arrived)]
-        except BaseException:
-            self._failed = True
-            self._stop()
-            raise
+        self._changing()
+        results = [table for arrived in accepted.slices for table in engine.push(arrived)]
         self._intake.progress = accepted.progress
         found = pa.concat_tables(results) if results else self.schema.empty_table()
         self._results += found.num_rows
         return found
 
+    @in_turn("finish()")
     def finish(self) -> pa.Table:
         """Say that no more rows will come; return the results still owed: none, for every push returns its own."""
         self._check_open("finish()")
-        self.close()
+        self._finished = True
+        self._stop()
         return self.schema.empty_table()
 
     @property
+    @in_turn("metrics")
     def metrics(self) -> MultiJoinMetrics:
         """Counts of rows, results and what was left out, and the size of the windows."""
         progress = self._intake.progress
@@ -186,14 +186,15 @@ class MultiStreamJoin(Lifecycle):
             watermark=progress.watermark,
         )
 
+    @in_turn("explain()")
     def explain(self) -> str:
         """Say in plain words what connects the streams, how rows pass through them, and what is indexed."""
         return explain_streams(self._strategy)
 
+    @in_turn("snapshot()")
     def snapshot(self) -> bytes:
         """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
-        if self._failed:
-            self._check_open("snapshot()")
+        self._check_open("snapshot()")
         chunks = {stream: stage.rows.chunks for stream, stage in self._strategy.stages.of.items()}
         rows = {stream: [(chunk.rows, chunk.counts) for chunk in own] for stream, own in chunks.items()}
         return write_snapshot(
