@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all check lint types imports
+.PHONY: help demo test test-long test-all check lint types imports soak
 .PHONY: bench bench-engine bench-multiway bench-cluster bench-spark format clean
 
 help: ## Show this list
@@ -33,6 +33,9 @@ check: ## Run format, lint, types, imports and the fast tests, as CI does
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory imports
 	@$(MAKE) --no-print-directory test
+
+soak: $(READY) ## Join at random for hours, against the oracle; resumable (CASES=1000 MINUTES=30 WORKERS=2)
+	@$(BIN)/python -m soak $(if $(CASES),--cases $(CASES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WORKERS),--workers $(WORKERS))
 
 lint: $(READY) ## Check format and lint (ruff)
 	@$(BIN)/ruff format --check .
