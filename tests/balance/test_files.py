@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as wm
-from watersmeet.balance.files import GenerationFiles
+from watersmeet.balance.files import SEALS_KEPT, GenerationFiles
 from watersmeet.balance.generation import first_generation
 
 CORES = 3
@@ -29,7 +29,7 @@ def test_a_generation_takes_effect_at_its_micro_batch(tmp_path: Path) -> None:
     assert files.table(4).generations == (FIRST,)
     assert files.table(5).generations == (FIRST, SECOND)
     assert files.table(8).generations == (SECOND, THIRD)
-    assert files.generations() == [FIRST, SECOND, THIRD]
+    assert files.live() == (SECOND, THIRD)
 
 
 def test_a_micro_batch_keeps_its_table_when_a_generation_comes_late(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_generation_is_never_overwritten(tmp_path: Path) -> None:
     files = GenerationFiles(tmp_path, CORES)
     files.write(SECOND)
     files.write(replace(SECOND, first=100))
-    assert GenerationFiles(tmp_path, CORES).generations()[1] == SECOND
+    assert GenerationFiles(tmp_path, CORES).live() == (FIRST, SECOND)
 
 
 def test_tasks_that_ask_at_once_get_one_answer(tmp_path: Path) -> None:
@@ -90,3 +90,45 @@ def test_a_lost_file_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "generation-1")
     with pytest.raises(wm.SnapshotError, match=r"(?s)generation-1/content cannot be read.*next step"):
         files.table(9)
+
+
+def test_a_writer_whose_draft_is_taken_away_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As happens when a clock jumps, and the draft looks as if its writer had died long ago."""
+    rename, taken = Path.rename, []
+
+    def take_away(draft: Path, target: Path) -> Path:
+        if not taken:
+            taken.append(draft)
+            shutil.rmtree(draft)
+        return rename(draft, target)
+
+    monkeypatch.setattr(Path, "rename", take_away)
+    files = GenerationFiles(tmp_path, CORES)
+    files.write(SECOND)
+    assert taken
+    assert files.live() == (FIRST, SECOND)
+
+
+def test_what_a_name_leads_to_is_on_the_disk_before_it_has_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    rename, fsync = Path.rename, os.fsync
+    monkeypatch.setattr(Path, "rename", lambda *names: steps.append("rename") or rename(*names))
+    monkeypatch.setattr(os, "fsync", lambda file: steps.append("sync") or fsync(file))
+    GenerationFiles(tmp_path, CORES).write(SECOND)
+    assert steps == ["sync", "sync", "rename", "sync"], "content, the draft's folder; then the new name"
+
+
+def test_generations_that_no_micro_batch_can_need_are_removed(tmp_path: Path) -> None:
+    files = GenerationFiles(tmp_path, CORES)
+    for number in range(1, 9):
+        files.write(replace(FIRST, number=number, first=40 * number, oldest=number - 1))
+    for micro_batch in range(400):
+        table = files.table(micro_batch)
+        for earlier in (micro_batch, max(0, micro_batch - SEALS_KEPT + 1)):  # replayed
+            assert GenerationFiles(tmp_path, CORES).table(earlier).newest.number == min(earlier // 40, 8)
+    assert [generation.number for generation in table.generations] == [7, 8]
+    kept = sorted(path.name for path in tmp_path.glob("generation-*"))
+    assert kept == ["generation-6", "generation-7", "generation-8"]
+    assert len(list(tmp_path.glob("micro-batch-*"))) == SEALS_KEPT

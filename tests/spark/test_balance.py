@@ -73,8 +73,9 @@ def truth(left: list[pa.Table], right: list[pa.Table], low: int, high: int) -> P
 
 
 def generations_in(folder: Path, cores: int = CORES) -> list[list[Generation]]:
-    """Return the generations of each query that has any."""
-    return [GenerationFiles(query, cores).generations() for query in folder.iterdir()]
+    """Return all generations of each query that has any."""
+    files = [GenerationFiles(query, cores) for query in folder.iterdir()]
+    return [[own._generation(number) for number in range(own.live()[-1].number + 1)] for own in files]
 
 
 def shown_by(query: StreamingQuery) -> list[str]:

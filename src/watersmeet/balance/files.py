@@ -2,7 +2,8 @@
 
 Each is a file in a folder of its own, which is written under another name and then renamed. A folder is renamed at
 once, and never onto one that is not empty: so a generation is there as a whole or not at all, and the first one that
-was written stays. Nothing else is asked of the file system, neither hard links nor locks.
+was written stays. What is renamed is on the disk by then, and the new name before it is relied on, so that neither gets
+lost with the machine's power. Nothing else is asked of the file system, neither hard links nor locks.
 
 Which generation a micro-batch uses is decided once, by the first task that asks, and *sealed* in a file too: whoever
 asks again, be it another task of the micro-batch, a task that is run again, or the micro-batch replayed after a
@@ -10,14 +11,20 @@ restart, gets the same answer, even when another generation has been written mea
 micro-batch by different tables, and each of them would find nothing wrong.
 
 The folder must be one that all machines share, and outlive the query as its checkpoint does. A seal is of no use any
-more once its micro-batch is committed; the last ``SEALS_KEPT`` stay.
+more once its micro-batch is committed; the last ``SEALS_KEPT`` stay, with the generations that they need, older ones
+go. So do drafts of writers that died; should the clock have jumped and a draft be removed too early, its writer begins
+again. Whatever else bears a generation's or a seal's name is refused: somebody has put it there, and rows may be stored
+by what it replaced.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+import time
 import uuid
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -32,7 +39,12 @@ SEAL: Final = "micro-batch-"
 CONTENT: Final = "content"
 TAKEN: Final = (errno.EEXIST, errno.ENOTEMPTY)
 """Why a folder cannot be renamed to one that is not empty, by the file system."""
+ALLOWED: Final = "a folder of routing tables that all machines share and that is kept with the checkpoint"
 SEALS_KEPT: Final = 100
+"""As many micro-batches as Spark's checkpoint can go back by default."""
+DRAFT: Final = ".draft-"
+ABANDONED_SECONDS: Final = 3600.0
+MOST_DRAFTS: Final = 5
 
 
 class GenerationFiles:
@@ -42,14 +54,12 @@ class GenerationFiles:
         self._folder = folder
         self._cores = cores
 
-    def generations(self) -> list[Generation]:
-        """Return all generations there are, from number 0."""
-        numbers = sorted(int(path.name.removeprefix(GENERATION)) for path in self._folder.glob(f"{GENERATION}*"))
-        return [first_generation(self._cores), *map(self._generation, numbers)]
+    def live(self) -> tuple[Generation, ...]:
+        """Return the newest generation there is, in effect or not, behind those whose rows it still looks for."""
+        return self._from_oldest(max(self._numbers(GENERATION), default=0))
 
     def write(self, generation: Generation) -> None:
         """Add a generation; one that is there already stays as it is."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._write_once(f"{GENERATION}{generation.number}", generation.to_json())
 
     def reasons(self, number: int) -> tuple[str, ...]:
@@ -58,46 +68,115 @@ class GenerationFiles:
 
     def table(self, micro_batch: int) -> RoutingTable:
         """Return the routing table of a micro-batch: the same whenever and wherever it is asked for."""
-        newest = self._generation(self._sealed(micro_batch))
-        return RoutingTable(tuple(self._generation(number) for number in range(newest.oldest, newest.number + 1)))
+        return RoutingTable(self._from_oldest(self._sealed(micro_batch)))
 
     def _sealed(self, micro_batch: int) -> int:
         """Return the number of the generation that a micro-batch uses, and see to it that it stays so."""
         seal = self._folder / f"{SEAL}{micro_batch}"
         if not seal.exists():
-            in_effect = [generation.number for generation in self.generations() if generation.first <= micro_batch]
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._write_once(seal.name, str(max(in_effect)))
-            shutil.rmtree(self._folder / f"{SEAL}{micro_batch - SEALS_KEPT}", ignore_errors=True)
-        return int((seal / CONTENT).read_text(encoding="utf-8"))
+            newest_first = reversed(self._numbers(GENERATION))
+            in_effect = (number for number in newest_first if self._generation(number).first <= micro_batch)
+            self._write_once(seal.name, str(next(in_effect, 0)))
+            self._tidy(micro_batch - SEALS_KEPT + 1)
+        content = _read_text(seal / CONTENT)
+        if not content.isdecimal():
+            raise _refuse(f"{seal / CONTENT} has {content[:80]!r}", "the number of a generation")
+        return int(content)
+
+    def _from_oldest(self, newest: int) -> tuple[Generation, ...]:
+        return tuple(map(self._generation, range(self._generation(newest).oldest, newest + 1)))
 
     def _generation(self, number: int) -> Generation:
-        return _read(self._folder / f"{GENERATION}{number}" / CONTENT) if number else first_generation(self._cores)
+        first = first_generation(self._cores)
+        if not number:
+            return first
+        path = self._folder / f"{GENERATION}{number}" / CONTENT
+        generation = _read(path)
+        if generation.number != number:
+            raise _refuse(f"{path} has generation {generation.number}", f"generation {number} in a file of this name")
+        if generation.groups != first.groups or not set(generation.active) <= set(first.active):
+            raise _refuse(
+                f"{path} has {generation.groups} groups, on cores {', '.join(map(str, generation.active))}",
+                f"{first.groups} groups on {self._cores} cores, numbered from 0",
+            )
+        return generation
+
+    def _numbers(self, prefix: str) -> list[int]:
+        """Return the numbers behind a prefix that names in the folder have."""
+        names = [path.name for path in self._folder.glob(f"{prefix}*")]
+        numbers = [name.removeprefix(prefix) for name in names]
+        for name, number in zip(names, numbers, strict=True):
+            if not (number.isdecimal() and number == str(int(number))):
+                raise _refuse(f"{self._folder / name} is no file of the join's", f"{prefix}1, {prefix}2, …")
+        return sorted(map(int, numbers))
+
+    def _tidy(self, kept_from: int) -> None:
+        """Remove what no micro-batch from ``kept_from`` on can need, and drafts that their writers left behind."""
+        for draft in self._folder.glob(f"{DRAFT}*"):
+            with suppress(OSError):
+                if draft.stat().st_mtime < time.time() - ABANDONED_SECONDS:
+                    shutil.rmtree(draft, ignore_errors=True)
+        seals = self._numbers(SEAL)
+        oldest = self._generation(self._sealed(min(seal for seal in seals if seal >= kept_from))).oldest
+        outdated = [f"{SEAL}{seal}" for seal in seals if seal < kept_from]
+        if outdated:
+            outdated += [f"{GENERATION}{number}" for number in self._numbers(GENERATION) if number < oldest]
+        for name in outdated:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def _write_once(self, name: str, content: str) -> None:
-        draft = self._folder / f".{uuid.uuid4().hex}"
-        draft.mkdir()
-        (draft / CONTENT).write_text(content, encoding="utf-8")
+        """Write a file, unless it is there: then another task was faster, and says the same or is right."""
+        for attempt in range(MOST_DRAFTS):
+            draft = self._folder / f"{DRAFT}{uuid.uuid4().hex}"
+            draft.mkdir(parents=True)
+            try:
+                with (draft / CONTENT).open("w", encoding="utf-8") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                _sync(draft)
+                draft.rename(self._folder / name)
+                _sync(self._folder)
+            except OSError as error:
+                shutil.rmtree(draft, ignore_errors=True)
+                if error.errno in TAKEN:
+                    return
+                if not isinstance(error, FileNotFoundError) or attempt == MOST_DRAFTS - 1:
+                    raise
+            else:
+                return
+
+
+def _sync(folder: Path) -> None:
+    """See to it that the names in a folder are on the disk, where the file system can do so for a folder."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            draft.rename(self._folder / name)
-        except OSError as error:
-            shutil.rmtree(draft)
-            if error.errno not in TAKEN:
-                raise
-            # Another task was faster, and says the same or is right.
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @lru_cache(maxsize=64)
 def _read(path: Path) -> Generation:
     """Read a generation, which never changes."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SnapshotError(
-            explain_refusal(
-                f"{path} cannot be read ({error.strerror}), but rows are stored by it",
-                "a folder of routing tables that all machines share and that is kept with the checkpoint",
-                "restore the file, or begin with a new checkpoint location",
-            )
-        ) from error
-    return Generation.from_json(text)
+        return Generation.from_json(_read_text(path))
+    except SnapshotError as error:
+        raise _refuse(f"{path}: {str(error).splitlines()[0]}", "a generation as the join wrote it") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise _refuse(f"{path} cannot be read ({reason}), but rows are stored by it", ALLOWED) from error
+    if not content:
+        raise _refuse(f"{path} is empty, but rows are stored by it", ALLOWED)
+    return content
+
+
+def _refuse(given: str, allowed: str) -> SnapshotError:
+    step = "restore the file, or remove it if it is not the join's; else begin with a new checkpoint location"
+    return SnapshotError(explain_refusal(given, allowed, step))

@@ -164,10 +164,10 @@ class _Query:
         self._meter.add(micro_batch, _room(waited, records), [self._load(record) for record in records])
         self._last = run
         self._heard += 1
-        generations = self._files.generations()
+        generations = self._files.live()
         if any(record["generation"] != generations[-1].number for record in records):
             return  # the newest generation is not in effect yet
-        table = RoutingTable(tuple(generations[generations[-1].oldest :]))
+        table = RoutingTable(generations)
         oldest = min(record["oldest"] for record in records)
         plan = forget(table, micro_batch, oldest)
         if self._heard % EPOCH == 0:
