@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, stream
+from hypothesis import given
+from hypothesis import strategies as st
+from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, small_windows, stream
 
+import oracle
 import watersmeet as wm
 from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema, pair_numbers
@@ -55,6 +59,52 @@ def test_pairs_come_in_the_order_asked_for(topology: str, order: Any, window: st
         assert [later for later, _ in moments] == sorted(later for later, _ in moments)
         if order == "inner":
             assert moments == sorted(moments)
+
+
+@st.composite
+def jumbled(draw: st.DrawFn) -> list[Push]:
+    """Draw pushes whose times jump about, far more than the windows are long; some of the rows are late."""
+    pushes, first = [], 0
+    for number in range(draw(st.integers(1, 5))):
+        tables = []
+        for _ in range(2):
+            times = draw(st.lists(st.integers(0, 30), max_size=25))
+            columns = {
+                "id": first + np.arange(len(times)),
+                "ts": pa.array([1_000_000 * (time + 5 * number) for time in times], pa.timestamp("us")),
+                "x": pa.array([time % 3 for time in times], pa.int64()),
+                "k": pa.array([time % 2 for time in times], pa.int64()),
+            }
+            tables.append(pa.table(columns, schema=SCHEMA))
+            first += len(times)
+        pushes.append((tables[0], tables[1]))
+    return pushes
+
+
+@given(
+    pushes=jumbled(),
+    window=st.sampled_from(sorted(WINDOWS)),
+    order=st.sampled_from(["outer", "inner"]),
+    batch_rows=st.sampled_from([None, 1, 10, 40]),
+    cores=st.integers(1, 3),
+)
+@pytest.mark.parametrize("topology", ORDERED)
+def test_oracle_order_holds_however_rows_are_cut_and_collected(
+    topology: str, pushes: list[Push], window: str, order: Any, batch_rows: int | None, cores: int
+) -> None:
+    on = PREDICATES["band"]
+    options = {"topology": topology, "cores": cores, "order": order, "block_rows": 5, "batch_rows": batch_rows}
+    with small_windows(), join_of(on, WINDOWS[window], **options) as join:
+        found = [pair for left, right in pushes for pair in ids(join.push(left=left, right=right))]
+        found += ids(join.finish())
+    assert Counter(found) == oracle.pairs(
+        parse_predicate(on), WINDOWS[window], {"left": SCHEMA, "right": SCHEMA}, pushes
+    )
+    left, right = arrivals(pushes, ordered_by_time="ordered" in window)
+    moments = [sorted((left[a], right[b]), reverse=True) for a, b in found]
+    assert [later for later, _ in moments] == sorted(later for later, _ in moments)
+    if order == "inner":
+        assert moments == sorted(moments)
 
 
 @pytest.mark.parametrize("topology", ORDERED)

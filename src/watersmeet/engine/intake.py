@@ -14,7 +14,7 @@ slices rows expire, so however long a push is, the windows stay small, and a pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -132,6 +132,8 @@ class Intake:
         self.streams = streams
         self.fail_on_late = fail_on_late
         self.progress = Progress.at_start(streams.schemas)
+        self.number: Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]] | None = None
+        """Numbers the rows of a push as they arrived, before slices of time put them in another order."""
 
     def accept(self, tables: Mapping[Side, pa.Table | None]) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined."""
@@ -203,6 +205,8 @@ class Intake:
         self, rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s], watermark: int | None
     ) -> Iterator[Arrived]:
         """Yield the push in slices of time; one slice when it is small or spans little more than the window."""
+        if self.number is not None:
+            rows = self.number(rows)
         borders = self._borders(times)
         if len(borders):
             rows, times = _in_time_order(rows, times)

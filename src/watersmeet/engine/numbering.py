@@ -3,6 +3,10 @@
 Rows carry a number where something depends on the order of arrival: results that are wanted in order (SplitJoin,
 definitions 1 and 2), and handshake join, whose cores hold a stretch of a stream from one number to another. Numbers of
 both streams are of one sequence, so of a pair the row with the larger one is the later. Inside a batch they ascend.
+
+When they are handed out. For results in order, when rows are pushed: slices of time and collected batches then hold
+rows in another order than that of arrival, and the numbers keep it. In a count window the order of arrival is part of
+the join, and the numbers follow from it. For handshake join, when rows enter the chain: that is the order they move in.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from watersmeet.engine.topology import Order, SavedSegment
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["Numbering", "in_order", "numbered_schema", "numbers_of", "pair_numbers", "without_numbers"]
+__all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_numbers", "sort_pairs", "without_numbers"]
 
 Int64s = npt.NDArray[np.int64]
 HIDDEN: dict[Side, str] = {"left": "\0left", "right": "\0right"}
@@ -29,6 +33,15 @@ class Numbering:
     def __init__(self) -> None:
         self._next = 0
 
+    def number_rows(self, rows: dict[Side, pa.RecordBatch]) -> dict[Side, pa.RecordBatch]:
+        """Return the rows of a push with their numbers: left before right."""
+        return {side: _with_numbers(side, batch, self._take(batch.num_rows)) for side, batch in rows.items()}
+
+    def _take(self, count: int) -> Int64s:
+        numbers = self._next + np.arange(count)
+        self._next += count
+        return numbers
+
     def number(self, part: Slice) -> Slice:
         """Return a slice whose rows carry their numbers: left before right, or as a count window's order says."""
         return Slice(self._numbered(part.left), self._numbered(part.right), part.expire_before)
@@ -36,8 +49,7 @@ class Numbering:
     def _numbered(self, batch: KeyedBatch) -> KeyedBatch:
         rows, arrival = batch.rows, batch.arrival
         if arrival is None:
-            numbers = self._next + np.arange(len(batch))
-            self._next += len(batch)
+            numbers = self._take(len(batch))
         else:  # what came before a row, of both streams
             numbers = arrival.sequence + arrival.seen
             if np.any(numbers[1:] < numbers[:-1]):
@@ -52,6 +64,20 @@ class Numbering:
         numbers = self._next + np.arange(rows.num_rows) if sequence is None else sequence
         self._next += rows.num_rows
         return _with_numbers(side, rows, numbers), sequence
+
+
+def by_arrival(part: Slice) -> Slice:
+    """Return a slice of numbered rows in the order of their numbers."""
+    return Slice(_ascending(part.left), _ascending(part.right), part.expire_before)
+
+
+def _ascending(batch: KeyedBatch) -> KeyedBatch:
+    numbers = numbers_of(batch.rows)
+    if not np.any(numbers[1:] < numbers[:-1]):
+        return batch
+    order = np.argsort(numbers)
+    keys = {axis: own[order] for axis, own in batch.keys.items()}
+    return KeyedBatch(batch.plan, batch.side, batch.rows.take(pa.array(order)), None, keys)
 
 
 def _with_numbers(side: Side, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
@@ -87,7 +113,7 @@ def pair_numbers(pairs: pa.Table) -> dict[Side, Int64s]:
     return {side: np.asarray(pairs.column(name)) for side, name in HIDDEN.items()}
 
 
-def in_order(pairs: pa.Table, order: Order) -> pa.Table:
+def sort_pairs(pairs: pa.Table, order: Order) -> pa.Table:
     """Return pairs by their later row's arrival; for ``inner`` then by their earlier row's."""
     left, right = pair_numbers(pairs).values()
     later, earlier = np.maximum(left, right), np.minimum(left, right)

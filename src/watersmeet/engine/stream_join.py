@@ -16,7 +16,7 @@ from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.kang import Kang
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.low_latency import LowLatencyHandshake
-from watersmeet.engine.numbering import Numbering, in_order, numbered_schema, without_numbers
+from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.panjoin import PanJoin
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
@@ -100,7 +100,8 @@ class StreamJoin(Lifecycle):
     order
         ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders those of one
         row by the arrival of the earlier ones. In a push left rows arrive before right ones, unless a count window's
-        ``order_by`` says otherwise.
+        ``order_by`` says otherwise. The order holds from push to push, whatever the rows' times are and however
+        pushes are collected.
     block_rows
         Rows in one message between threads, for topologies that send messages: fewer means pairs are found sooner
         and less is done at once.
@@ -169,6 +170,8 @@ class StreamJoin(Lifecycle):
         collects = batch_rows is not None or batch_seconds is not None
         self._collector = Collector(batch_rows, batch_seconds) if collects else None
         self._numbering = Numbering() if order is not None or topology == "handshake" else None
+        if self._numbering is not None and order is not None and self._plan.time is not None:
+            self._intake.number = self._numbering.number_rows
         layout = Layout(
             self._plan,
             self._schema if self._numbering is None else numbered_schema(left, right, self._schema),
@@ -209,16 +212,37 @@ class StreamJoin(Lifecycle):
         if self._collector is None:
             yield from parts
             return
+        completed = False
         for part in parts:
             self._collector.add(part)
             if self._collector.is_due:
+                completed = True
                 yield from self._collector.take()
+        if completed and self._order is not None:  # what is left may have arrived before what is joined now
+            yield from self._collector.take()
 
     def _join(self, parts: Iterable[Slice]) -> list[pa.Table]:
-        results = []
+        """Return the pairs of some rows as the caller sees them."""
+        found, slices = [], 0
         for part in parts:
-            results += self._topology.push(part if self._numbering is None else self._numbering.number(part))
-        return results
+            found += self._topology.push(self._numbered(part))
+            slices += 1
+        return self._arranged(found, in_order=self._topology.keeps_order and slices == 1)
+
+    def _numbered(self, part: Slice) -> Slice:
+        """Return rows as the topology takes them: numbered, where it needs that, in the order of their numbers."""
+        if self._numbering is None:
+            return part
+        return self._numbering.number(part) if self._intake.number is None else by_arrival(part)
+
+    def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
+        """Put pairs in order, unless they are, and leave their numbers out."""
+        if self._numbering is None or not found:
+            return found
+        pairs = pa.concat_tables(found)
+        if self._order is not None and not in_order:
+            pairs = sort_pairs(pairs, self._order)
+        return [pairs.select(_visible(self._plan.schemas, pairs.num_columns))]
 
     def _join_waiting(self) -> None:
         """Join the rows that wait for a full batch; their pairs are owed."""
@@ -232,7 +256,7 @@ class StreamJoin(Lifecycle):
         self._check_open("finish()")
         self._changing()
         self._join_waiting()
-        pairs = self._delivered([] if self._finished else self._topology.owed())
+        pairs = self._delivered([] if self._finished else self._still_to_meet())
         self._finished = True
         self._stop()
         return pairs
@@ -244,15 +268,12 @@ class StreamJoin(Lifecycle):
         return pairs
 
     def _with_owed(self, results: list[pa.Table]) -> pa.Table:
-        """Return results as the caller sees them, behind what the join owed when it was saved."""
-        if not results:
-            return self._owed
-        found = pa.concat_tables(results)
-        if self._order is not None and not self._topology.keeps_order:
-            found = in_order(found, self._order)
-        if self._numbering is not None:
-            found = found.select(_visible(self._plan.schemas, found.num_columns))
-        return pa.concat_tables([self._owed, found]) if self._owed.num_rows else found
+        """Return results behind what the join owed when it was saved."""
+        together = [self._owed, *results] if self._owed.num_rows else results
+        return pa.concat_tables(together) if together else self._nothing
+
+    def _still_to_meet(self) -> list[pa.Table]:
+        return self._arranged(self._topology.owed(), in_order=True)  # a topology that owes pairs gives no order
 
     @property
     @in_turn("metrics")
@@ -294,7 +315,7 @@ class StreamJoin(Lifecycle):
                 pairs=self._pairs,
                 finished=self._finished,
                 segments={side: self._saved(side) for side in OTHER_SIDE},
-                owed=self._with_owed([] if self._finished else self._topology.owed()),
+                owed=self._with_owed([] if self._finished else self._still_to_meet()),
             )
         )
 
