@@ -58,6 +58,7 @@ def conditions_on(operands: st.SearchStrategy[ex.Expression]) -> st.SearchStrate
     """Draw conditions that are more than a column or constant."""
     return st.one_of(
         st.builds(ex.Compare, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), operands, operands),
+        st.builds(ex.Same, operands, operands),
         st.builds(ex.IsNull, operands),
         st.builds(lambda a, b: a & b, PREDICATES, PREDICATES),
         st.builds(lambda a, b: a | b, PREDICATES, PREDICATES),

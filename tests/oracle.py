@@ -155,6 +155,10 @@ class Evaluator:
                 return deciding if deciding in truths else None if None in truths else not deciding
             case ex.IsNull(operand):
                 return self.value(operand, row) is None
+            case ex.Same(a, b) if None in [None if self.value(side, row) is None else 0 for side in (a, b)]:
+                return self.value(a, row) is None and self.value(b, row) is None
+            case ex.Same(a, b):
+                return self.value(ex.Compare("=", a, b), row)
             case ex.Call("least" | "greatest" as function, arguments):
                 values = [self.to(self.type(node), a, self.value(a, row)) for a in arguments]
                 return (min if function == "least" else max)(

@@ -27,6 +27,8 @@ KINDS = (
     "equality_band",
     "two_equalities",
     "abs_band",
+    "null_safe",
+    "disjunction",
     "mixture",
 )
 NAN, INF = float("nan"), float("inf")
@@ -39,7 +41,7 @@ DAY = date(1970, 1, 1).toordinal()
 DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int32": (pa.int32(), [*SMALL, 2**31 - 1, -(2**31), None]),
     "int64": (pa.int64(), [*SMALL, 2**53 + 1, 2**63 - 1, 2**63 - 2, -(2**63), None]),
-    "uint64": (pa.uint64(), [0, 1, 2, 3, 2**63 - 1, 2**64 - 1, 2**64 - 2, None]),
+    "uint64": (pa.uint64(), [0, 1, 2, 3, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64 - 2, None]),
     "float32": (pa.float32(), [0.0, -0.0, 0.5, 1.0, -1.5, NAN, INF, -INF, 3.4028234663852886e38, 2.0**24, None]),
     "float64": (
         pa.float64(),
@@ -68,6 +70,7 @@ DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
         pa.string(),
         ["", "a", "ab", "b", "aaaaaaaab", "aaaaaaaac", "aaaaaaaa", "ä", "\U0001f600", "\uffff", "a\0", None],
     ),
+    "prefixed string": (pa.string(), [*(f"customer-{n:08d}" for n in (0, 1, 2, 9, 10, 99)), "customer-0", "", None]),
     "large_string": (pa.large_string(), ["", "a", "b", "aaaaaaaab", "aaaaaaaac", None]),
     "dictionary": (pa.dictionary(pa.int8(), pa.string()), ["", "a", "b", "aaaaaaaab", "ä", None]),
     "bool": (pa.bool_(), [True, False, None]),
@@ -75,7 +78,7 @@ DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
 FAMILIES = {
     "number": ["int32", "int64", "uint64", "float32", "float64", "decimal(9,2)", "decimal(38,10)"],
     "time": ["timestamp(us)", "timestamp(ns)", "timestamp(s, zone)", "date"],
-    "text": ["string", "large_string", "dictionary"],
+    "text": ["string", "prefixed string", "large_string", "dictionary"],
     "bool": ["bool"],
 }
 WIDTHS = {
@@ -88,7 +91,7 @@ WIDTHS = {
         "INTERVAL -1 SECONDS",
     ],
     "date": ["INTERVAL 0 DAYS", "INTERVAL 1 DAY", "INTERVAL 36 HOURS", "1", "2"],
-    "text": ["'a'", "'aaaaaaaac'", "'ä'"],
+    "text": ["'a'", "'aaaaaaaac'", "'ä'", "'customer-00000002'"],
     "bool": ["TRUE", "FALSE"],
 }
 
@@ -114,7 +117,7 @@ def key_types(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @st.composite
-def predicates(draw: st.DrawFn, kind: str, types: tuple[str, str]) -> str:  # noqa: C901 -- one case per kind
+def predicates(draw: st.DrawFn, kind: str, types: tuple[str, str]) -> str:  # noqa: C901, PLR0912 -- one case per kind
     """Draw SQL text of a kind, over ``x`` (of the given types) and the int32 column ``y``."""
     x, y = "left.x", "right.x"
     low, high = draw(ends(types[1], y)), draw(ends(types[1], y))
@@ -155,6 +158,36 @@ def predicates(draw: st.DrawFn, kind: str, types: tuple[str, str]) -> str:  # no
             return f"{x} = {y} AND right.y = left.y"
         case "abs_band":
             return draw(distances(types, x, y))
+        case "null_safe":
+            return draw(
+                st.sampled_from(
+                    [
+                        f"{x} <=> {y}",
+                        f"{y} IS NOT DISTINCT FROM {x}",
+                        f"{x} = {y} OR ({y} IS NULL AND {x} IS NULL)",
+                        f"({x} IS NULL AND {y} IS NULL) OR {y} = {x} OR left.y = right.y + 1",
+                        f"{x} <=> {y} AND left.y <=> right.y + 1",
+                        f"left.y <=> right.y AND {band}",
+                        f"{x} <=> {y} OR {band}",
+                        f"{x} <=> {y} AND {x} {operator} {y}",
+                        f"NOT ({x} <=> {y}) AND left.y IS DISTINCT FROM right.y AND NOT (left.y <=> 1)",
+                        f"left.y - right.y <=> right.y AND NOT ({x} = {y} OR ({x} IS NULL AND {y} IS NULL))",
+                    ]
+                )
+            )
+        case "disjunction":
+            return draw(
+                st.sampled_from(
+                    [
+                        f"{x} = {y} OR left.y = right.y",
+                        f"left.y = right.y OR {band}",
+                        f"left.y = right.y OR {x} {operator} {y} OR {x} <=> {y}",
+                        f"({x} = {y} AND left.y = right.y) OR ({x} = {y} AND left.y > 1) OR left.y = right.y + 2",
+                        f"left.y BETWEEN 0 AND 2 AND ({x} = {y} OR left.y = right.y OR {band})",
+                        f"left.y < right.y AND ({x} = {y} OR left.y + right.y = 2) OR left.y <=> right.y AND {band}",
+                    ]
+                )
+            )
     return (
         f"NOT ({x} {operator} {y} AND left.y IN (1, 2)) AND ({band} OR {x} IS NULL OR left.y <> right.y)"
         f" AND NOT (right.y IS NULL) AND NOT (left.y IN (3, right.y, NULL) AND {x} <> {y})"

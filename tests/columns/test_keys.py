@@ -47,7 +47,7 @@ def check_ranges(text: str, batches: dict[str, pa.RecordBatch]) -> int:
         for side, batch in batches.items():
             keys[side] = axis_keys(axis, side, batch, schemas)
             known = axis_valid(axis, side, batch, schemas)
-            valid[side] = np.ones(batch.num_rows, bool) if known is None else known
+            valid[side] = np.ones(batch.num_rows, bool) if known is None or axis.domain.nulls else known
         for probing, stored in (("left", "right"), ("right", "left")):
             order = np.argsort(keys[probing], kind="stable")
             hits = np.zeros((len(order), len(keys[stored])), int)

@@ -11,14 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import watersmeet as wm
+from strategies import DOMAINS
 from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import core_ids, partition_of
 from watersmeet.spark.routing import choose_routing, route_rows
 from watersmeet.spec.predicates import band, equal, less
+from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.plan import JoinPlan, plan_join
 
 EXTREMES = [-(2**63), -(2**63) + 1, -1, 0, 1, 7, 2**62, 2**63 - 1]
 INTEGERS = st.lists(st.one_of(st.integers(-60, 60), st.sampled_from(EXTREMES)), min_size=1, max_size=12)
+UNSIGNED = st.lists(
+    st.one_of(st.integers(0, 60), st.integers(2**63 - 20, 2**63 + 20), st.integers(2**64 - 20, 2**64 - 1)),
+    min_size=1,
+    max_size=12,
+)
 FLOATS = st.lists(st.one_of(st.integers(-60, 60).map(float), st.floats()), min_size=1, max_size=12)
 WINDOW = wm.count_window(10)
 
@@ -70,6 +77,26 @@ def test_oracle_hashed_equals_meet_once(left: list[float], right: list[float], c
         for j, y in enumerate(right):
             if x == y or (np.isnan(x) and np.isnan(y)):
                 assert met[i, j] == 1, (x, y)
+
+
+@given(left=UNSIGNED, right=UNSIGNED, cores=st.integers(1, 7), width=st.sampled_from([0, 1, 10, 2**40]))
+def test_oracle_unsigned_integers_meet_once(left: list[int], right: list[int], cores: int, width: int) -> None:
+    for routing in ("bucket", "hash") if width == 0 else ("bucket",):
+        met = _meetings(_plan(pa.uint64(), band("k", "k", width)), routing, cores, left, right)
+        assert (met <= 1).all()
+        assert (met[np.array([[abs(x - y) <= width for y in right] for x in left])] == 1).all()
+
+
+@given(data=st.data(), kind=st.sampled_from(["int64", "uint64", "decimal(38,10)", "float64", "string", "dictionary"]))
+def test_oracle_nulls_that_match_meet_once(data: st.DataObject, kind: str) -> None:
+    arrow, domain = DOMAINS[kind]
+    left, right = (data.draw(st.lists(st.sampled_from(domain), min_size=1, max_size=12)) for _ in range(2))
+    met = _meetings(_plan(arrow, parse_predicate("left.k <=> right.k")), "hash", 4, left, right)
+    assert (met <= 1).all()
+    same = np.array([[repr(x) == repr(y) for y in right] for x in left])
+    assert (met[same] == 1).all()
+    with pytest.raises(wm.SpecificationError, match="broadcast"):  # what has no value has no bucket
+        choose_routing("bucket", _plan(arrow, parse_predicate("left.k <=> right.k")), 2)
 
 
 @given(left=INTEGERS, right=INTEGERS, cores=st.integers(1, 7))

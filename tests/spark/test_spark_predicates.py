@@ -51,6 +51,7 @@ PREDICATES: Final = {
         ["bucket", "broadcast"],
     ),
     "residual": ("left.v * right.v > 0.7D", ["broadcast"]),
+    "null-safe": ("left.s <=> right.s AND (left.k = right.k OR left.k IS NULL)", ["hash", "broadcast"]),
 }
 ROUTED: Final = [(kind, routing) for kind, (_, routings) in PREDICATES.items() for routing in routings]
 FAST: Final = {kind: 1 + number % 3 for number, kind in enumerate(PREDICATES)} | {"conjunction with residual": 7}

@@ -29,6 +29,8 @@ SCHEMA = pa.schema(
         ("n", pa.timestamp("ns")),
         ("day", pa.date32()),
         ("b", pa.bool_()),
+        ("u", pa.uint64()),
+        ("k", pa.uint32()),
     ]
 )
 SCHEMAS = {"left": SCHEMA, "right": SCHEMA}
@@ -63,10 +65,15 @@ def described(axis: Axis) -> tuple[str, list[tuple[Fraction | None, Fraction | N
         ("left.j + 2 * left.i > right.j - 5", "(left.j + (left.i * 2)) ~ right.j, double_offset", [(-5, None)]),
         ("left.j + 2 * left.j > right.j - 5", "(left.j * 3) ~ right.j, integer", [(-4, None)]),
         ("left.j + right.j = 5", "left.j ~ (- right.j), integer", [(5, 5)]),
-        ("left.d = right.i", "left.d ~ right.i, double_offset", [(0, 0)]),
+        ("left.d = right.i", "left.d ~ right.i, wrapped", [(0, 0)]),
         ("left.d BETWEEN right.d - 0.5 AND right.d", "left.d ~ right.d, integer", [(Fraction(-1, 2), 0)]),
         ("left.d < right.d", "left.d ~ right.d, integer", [(None, Fraction(-1, 100))]),
-        ("left.w = right.w", "left.w ~ right.w, double_offset", [(0, 0)]),
+        ("left.w = right.w", "left.w ~ right.w, wrapped", [(0, 0)]),
+        ("left.w = right.w AND left.w < right.w + 1", "left.w ~ right.w, double_offset", [(0, 0)]),
+        ("left.u = right.u", "left.u ~ right.u, unsigned", [(0, 0)]),
+        ("left.u BETWEEN right.k - 5 AND right.k", "left.u ~ right.k, unsigned", [(-5, 0)]),
+        ("left.u = right.i", "left.u ~ right.i, wrapped", [(0, 0)]),
+        ("left.u <= right.i", "left.u ~ right.i, double_offset", [(None, 0)]),
         ("left.f = right.f", "left.f ~ right.f, double_order", [(0, 0)]),
         ("left.f < right.i", "left.f ~ right.i, double_order", [(None, -1)]),
         ("left.g >= right.f", "left.g ~ right.f, double_order", [(0, None)]),
@@ -92,8 +99,32 @@ def test_axis(text: str, axis: str, parts: list[tuple[int | None, int | None]]) 
 
 
 @pytest.mark.parametrize(
+    ("text", "axis", "parts"),
+    [
+        ("left.i <=> right.i", "left.i ~ right.i, integer", [(0, 0)]),
+        ("right.f <=> left.f", "left.f ~ right.f, double_order", [(0, 0)]),
+        ("left.s <=> right.s", "left.s ~ right.s, hash", [(0, 0)]),
+        ("left.w <=> right.w", "left.w ~ right.w, wrapped", [(0, 0)]),
+        ("left.day <=> right.t", "CAST(left.day AS TIMESTAMP) ~ right.t, wrapped", [(0, 0)]),
+        ("left.i + 1 <=> right.i - 1", "(left.i + 1) ~ (right.i - 1), wrapped", [(0, 0)]),
+        ("left.d <=> right.d OR left.d = right.d + 1", "left.d ~ right.d, integer", [(0, 0), (1, 1)]),
+        ("left.j = right.j OR (left.j IS NULL AND right.j IS NULL)", "left.j ~ right.j, integer", [(0, 0)]),
+        ("(right.j IS NULL AND left.j IS NULL) OR right.j = left.j", "left.j ~ right.j, integer", [(0, 0)]),
+    ],
+)
+def test_axis_on_which_nulls_meet(text: str, axis: str, parts: list[tuple[int, int]]) -> None:
+    form = form_of(text)
+    assert [described(found) for found in form.axes] == [(axis, parts)]
+    assert form.axes[0].domain.nulls
+    assert form.residual is not None
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "left.i - right.j <=> right.i",  # nulls of right.j and right.i meet whatever left.i is
+        "NOT (left.i <=> right.i)",
+        "left.i = right.i OR (left.i IS NULL AND right.j IS NULL)",
         "left.i * right.i > 1",
         "left.i = 1 OR left.j = right.j",
         "left.i > right.i OR left.i < right.i + 5",
@@ -159,7 +190,9 @@ def test_oracle_normal_form_says_the_same(kind: str, data: st.DataObject) -> Non
             if expected is True:
                 assert all(truth.value(part, pair) is True for part in parts)
                 assert all(
-                    truth.value(side, pair) is not None for axis in form.axes for side in (axis.left, axis.right)
+                    axis.domain.nulls or truth.value(side, pair) is not None
+                    for axis in form.axes
+                    for side in (axis.left, axis.right)
                 )
             if not form.axes:
                 assert (expected is True) == all(truth.value(part, pair) is True for part in parts)

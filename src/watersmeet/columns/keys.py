@@ -5,8 +5,8 @@ become int64 keys of one domain, so a row that probes looks for one closed key r
 and kernel downstream knows int64 only.
 
 Invariant: the ranges contain the key of every row that satisfies the axis. For exact domains they contain no other;
-for the rest (float arithmetic, hashes, text prefixes, numbers beyond 64 bits) they are widened, and the caller verifies
-the candidates with the predicate itself.
+for the rest (float arithmetic, hashes, text prefixes, numbers beyond 64 bits, nulls that match) they are widened, and
+the caller verifies the candidates with the predicate itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ Bools = npt.NDArray[np.bool_]
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
+MASK: Final = 2**64 - 1
 LARGEST: Final = np.finfo(np.float64).max
+NULL_KEY: Final = np.int64(0x3A5D_3B1F_9E6C_7254)
+"""The key of rows without a value, where these match each other: no number that is likely, finite as a float."""
 SLACK: Final = 8
 """Units in the last place by which float bounds are widened: each of the few roundings costs at most one."""
 
@@ -68,8 +71,16 @@ def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -
 
 def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Int64s:
     """Return the keys of one side of ``axis``; a view of the column where that already holds them."""
+    domain, expression = axis.domain, axis.of(side)
+    if domain.kind in ("unsigned", "wrapped") and isinstance(expression, Column):
+        column = rows.column(expression.name)
+        words = _low_words(column, domain)
+        if words is not None:
+            return words if column.null_count == 0 or not domain.nulls else np.where(column.is_valid(), words, NULL_KEY)
     vector = axis_values(axis, side, rows, schemas)
-    keys = _normalise(vector, axis.domain)
+    keys = _normalise(vector, domain)
+    if domain.nulls and vector.valid is not None:
+        keys = np.where(vector.valid, keys, NULL_KEY)
     return np.ascontiguousarray(np.broadcast_to(keys, (rows.num_rows,)))
 
 
@@ -144,6 +155,8 @@ def _normalise(vector: Vector, domain: KeyDomain) -> Int64s:
     match domain.kind:
         case "integer":
             return _scaled_integers(vector, domain.scale)
+        case "unsigned" | "wrapped":
+            return _wrapped(vector, domain)
         case "double_order" | "double_offset":
             return kernels.order_bits(np.atleast_1d(to_float(vector)).view(np.int64))
     offsets, data = _text_buffers(vector.data)
@@ -166,6 +179,37 @@ def _scaled_integers(vector: Vector, scale: int) -> Int64s:
         return np.asarray(data, np.int64)
     largest = INT64_MAX // factor
     return np.clip(np.asarray(data, np.int64), -largest, largest) * np.int64(factor)
+
+
+def _wrapped(vector: Vector, domain: KeyDomain) -> Int64s:
+    """Return the integers at the domain's scale modulo 2^64; null rows may hold anything."""
+    data, factor = np.atleast_1d(vector.data), 10 ** (domain.scale - vector.type.scale)
+    if data.dtype == object:
+        return _of_words((data * factor & MASK).astype(np.uint64), 1, domain)
+    return _of_words(data.astype(np.int64).view(np.uint64), factor, domain)
+
+
+def _low_words(column: pa.Array, domain: KeyDomain) -> Int64s | None:
+    """Return what :func:`_wrapped` does for a column whose lowest 64 bits lie there to be read; else None."""
+    kind = column.type
+    if kind == pa.uint64():
+        scale, step = 0, 1
+    elif pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
+        scale, step = kind.scale, kind.byte_width // 8
+    else:
+        return None
+    data = column.buffers()[1]
+    if data is None:  # Arrow may leave the values out where all are null
+        return np.zeros(len(column), np.int64)
+    words = np.frombuffer(data, np.uint64, count=step * (column.offset + len(column)))[step * column.offset :: step]
+    return _of_words(words, 10 ** (domain.scale - scale), domain)
+
+
+def _of_words(words: npt.NDArray[np.uint64], factor: int, domain: KeyDomain) -> Int64s:
+    keys = words if factor == 1 else words * np.uint64(factor & MASK)
+    if domain.kind == "unsigned":
+        keys = keys ^ np.uint64(1 << 63)
+    return np.ascontiguousarray(keys).view(np.int64)
 
 
 def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:

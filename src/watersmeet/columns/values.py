@@ -47,6 +47,7 @@ from watersmeet.spec.expression import (
     Negative,
     Not,
     Or,
+    Same,
 )
 from watersmeet.spec.typing import Schemas, ValueType, cast_type, common_type, type_of, value_type
 
@@ -86,6 +87,8 @@ def evaluate(expression: Expression, columns: ColumnSource, schemas: Schemas) ->
             return cast(evaluate(operand, columns, schemas), cast_type(target_name))
         case Compare(operator, a, b):
             return _compare(operator, evaluate(a, columns, schemas), evaluate(b, columns, schemas))
+        case Same(a, b):
+            return _same(evaluate(a, columns, schemas), evaluate(b, columns, schemas))
         case Boolean(operand):
             inner = evaluate(operand, columns, schemas)
             return (
@@ -159,6 +162,16 @@ def _compare(operator: CompareOperator, a: Vector, b: Vector) -> Vector:
             case ">=":
                 result = result | x_nan
     return Vector(BOOLEAN, np.asarray(result, bool), valid)
+
+
+def _same(a: Vector, b: Vector) -> Vector:
+    """Return where two values are equal or both null: never unknown."""
+    equal = _compare("=", a, b)
+    if equal.valid is None:
+        return equal
+    known_a = np.True_ if a.valid is None else a.valid
+    known_b = np.True_ if b.valid is None else b.valid
+    return Vector(BOOLEAN, np.asarray((equal.data & equal.valid) | ~(known_a | known_b), bool))
 
 
 def _comparable(a: Vector, b: Vector) -> tuple[Array, Array]:

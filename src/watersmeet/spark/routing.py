@@ -182,7 +182,10 @@ class PairRoutes:
 def is_bucketable(axis: Axis) -> bool:
     """Tell whether an axis bounds the difference of its values on both sides, and these are numbers."""
     return (
-        axis.domain.kind in ("integer", "double_offset") and axis.differences.is_band and bool(axis.differences.parts)
+        (axis.domain.is_integer or axis.domain.kind == "double_offset")
+        and not axis.domain.nulls
+        and axis.differences.is_band
+        and bool(axis.differences.parts)
     )
 
 
@@ -207,7 +210,7 @@ def buckets_of(
     and there is one bucket. Buckets are ``width`` wide.
     """
     low, high = reach
-    if axis.domain.kind == "integer":
+    if axis.domain.is_integer:
         key = axis_keys(axis, side, rows, schemas)
         ends = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
         shift_ranges(key, int(low), True, int(high), True, *ends)  # noqa: FBT003

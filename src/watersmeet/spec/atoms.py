@@ -23,19 +23,21 @@ from watersmeet.spec.expression import (
     Expression,
     Negative,
     Predicate,
+    Same,
     conjunction,
     disjunction,
     sides_of,
 )
 from watersmeet.spec.typing import Schemas, ValueType, common_type, type_of
 
-__all__ = ["Atom", "AxisName", "atom_of", "without_abs"]
+__all__ = ["Atom", "AxisName", "atom_of", "atom_of_same", "without_abs"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_DAY: Final = timedelta(days=1)
 LEFT_THEN_RIGHT: Final = (frozenset({"left"}), frozenset({"right"}))
 
 AxisName = tuple[Expression, Expression]
+Family = Literal["exact", "double", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,14 @@ class Atom:
 
     left: Expression
     right: Expression
-    family: Literal["exact", "double", "text"]
+    family: Family
     operator: CompareOperator
     offset: Fraction = Fraction(0)
     is_subtraction: bool = False
     """True for ``left - right`` computed in floating point, where NaN - x is NaN and so larger than any bound."""
+
+    nulls_meet: bool = False
+    """True for ``left <=> right``, which holds for two nulls as well."""
 
     @property
     def name(self) -> AxisName:
@@ -59,6 +64,28 @@ class Atom:
 def atom_of(compare: Compare, schemas: Schemas) -> Atom | None:
     """Return the axis that ``compare`` bounds, or None when it bounds none."""
     return _Finder(schemas).atom(compare)
+
+
+def atom_of_same(same: Same, schemas: Schemas) -> Atom | None:
+    """Return the axis that ``left <=> right`` bounds, or None.
+
+    Its two sides are taken as they are: a term brought to the other side would take its nulls along.
+    """
+    types = [type_of(side, schemas) for side in same.children()]
+    common = common_type(*types)
+    assert common is not None, "types are checked before the normal form is made"
+    if any(its_type.kind == "null" for its_type in types):
+        return None
+    left, right = (
+        Cast(side, "timestamp") if common.kind == "timestamp" and its_type.kind == "date" else side
+        for side, its_type in zip(same.children(), types, strict=True)
+    )
+    if (sides_of(left), sides_of(right)) == LEFT_THEN_RIGHT[::-1]:
+        left, right = right, left
+    elif (sides_of(left), sides_of(right)) != LEFT_THEN_RIGHT:
+        return None
+    family: Family = "text" if common.kind in ("string", "binary") else "exact" if common.is_exact else "double"
+    return Atom(left, right, family, "=", nulls_meet=True)
 
 
 class _Finder:
@@ -80,7 +107,7 @@ class _Finder:
             return self._double_atom(compare)
         return None
 
-    def _plain_atom(self, compare: Compare, family: Literal["double", "text"]) -> Atom | None:
+    def _plain_atom(self, compare: Compare, family: Family) -> Atom | None:
         sides = sides_of(compare.left), sides_of(compare.right)
         if sides == LEFT_THEN_RIGHT:
             return Atom(compare.left, compare.right, family, compare.operator)

@@ -32,6 +32,7 @@ __all__ = [
     "Not",
     "Or",
     "Predicate",
+    "Same",
     "Side",
     "columns_of",
     "conjunction",
@@ -217,6 +218,20 @@ class Compare(Predicate):
 
     def __str__(self) -> str:
         return f"{_operand(self.left)} {self.operator} {_operand(self.right)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Same(Predicate):
+    """``left <=> right``, never unknown: as ``=``, but null is the same as null, and as nothing else."""
+
+    left: Expression
+    right: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.left, self.right
+
+    def __str__(self) -> str:
+        return f"{_operand(self.left)} <=> {_operand(self.right)}"
 
 
 @dataclass(frozen=True, slots=True)

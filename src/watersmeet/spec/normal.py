@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
-from watersmeet.spec.atoms import Atom, AxisName, atom_of, without_abs
+from watersmeet.spec.atoms import Atom, AxisName, atom_of, atom_of_same, without_abs
 from watersmeet.spec.expression import (
     NEGATED,
     And,
@@ -29,16 +29,18 @@ from watersmeet.spec.expression import (
     Compare,
     CompareOperator,
     Expression,
+    IsNull,
     Not,
     Or,
     Predicate,
+    Same,
     Side,
     conjunction,
     disjunction,
     sides_of,
 )
 from watersmeet.spec.intervals import IntervalSet
-from watersmeet.spec.typing import Schemas, ValueType, type_of
+from watersmeet.spec.typing import Schemas, ValueType, is_unsigned, type_of
 
 __all__ = ["Axis", "KeyDomain", "NormalForm", "normal_form"]
 
@@ -51,19 +53,35 @@ class KeyDomain:
     """How the values of an axis become int64 keys.
 
     - ``integer``: the value times 10^scale, exact; differences are differences of values.
+    - ``unsigned``: the value less 2^63, for unsigned 64-bit integers; exact as well.
+    - ``wrapped``: the value times 10^scale modulo 2^64, for equality of numbers beyond 64 bits; verified.
     - ``double_order``: the float64's bits made order-preserving, exact; only the sign of a difference means something.
     - ``double_offset``: the same keys, but bounds are computed as floats and widened; candidates are verified.
     - ``text``: the first eight bytes, order-preserving; candidates are verified.
     - ``hash``: a 64-bit hash, for equality; candidates are verified.
+
+    With ``nulls`` two rows without a value may match: they have one key, which some value may share, so candidates are
+    verified. Without, rows that lack a value are left out.
     """
 
-    kind: Literal["integer", "double_order", "double_offset", "text", "hash"]
+    kind: Literal["integer", "unsigned", "wrapped", "double_order", "double_offset", "text", "hash"]
     scale: int = 0
+    nulls: bool = False
+
+    @property
+    def is_integer(self) -> bool:
+        """True when differences of keys are differences of values."""
+        return self.kind in ("integer", "unsigned")
+
+    @property
+    def is_lossless(self) -> bool:
+        """True when different values have different keys."""
+        return self.is_integer or self.kind == "double_order"
 
     @property
     def is_exact(self) -> bool:
         """True when keys decide by themselves whether a pair satisfies the axis."""
-        return self.kind in ("integer", "double_order")
+        return self.is_lossless and not self.nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,7 @@ class Axis:
 
     def __str__(self) -> str:
         if self.is_equality:
-            return f"{self.left} = {self.right}"
+            return f"{self.left} {'<=>' if self.domain.nulls else '='} {self.right}"
         unit = Fraction(1, 10**self.domain.scale) if self.domain.kind == "integer" else Fraction(1)
         return f"{self.left} - {self.right} in " + " or ".join(
             f"[{_number(low, unit)}, {_number(high, unit)}]" for low, high in self.differences.parts
@@ -136,7 +154,7 @@ class _Planner:
         self.domains: dict[AxisName, KeyDomain] = {}
 
     def normal_form(self, predicate: Predicate) -> NormalForm:
-        plain = without_negation(predicate)
+        plain = with_same(without_negation(predicate))
         conjuncts = plain.terms if isinstance(plain, And) else (plain,)
         filters: dict[str, list[Predicate]] = {"left": [], "right": []}
         joined: list[Predicate] = []
@@ -171,6 +189,9 @@ class _Planner:
                 yield from self._atoms(rewritten)
             elif (atom := atom_of(predicate, self.schemas)) is not None:
                 yield atom
+        elif isinstance(predicate, Same):
+            if (atom := atom_of_same(predicate, self.schemas)) is not None:
+                yield atom
         elif isinstance(predicate, And | Or):
             for term in predicate.terms:
                 yield from self._atoms(term)
@@ -184,21 +205,26 @@ class _Planner:
 
     def _domain(self, atoms: list[Atom]) -> KeyDomain:
         first = atoms[0]
+        nulls = any(atom.nulls_meet for atom in atoms)
         if first.family == "text":
-            return KeyDomain("hash" if all(atom.operator == "=" for atom in atoms) else "text")
+            return KeyDomain("hash" if all(atom.operator == "=" for atom in atoms) else "text", nulls=nulls)
         if first.family == "double":
             plain = all(atom.offset == 0 and not atom.is_subtraction for atom in atoms)
-            return KeyDomain("double_order" if plain else "double_offset")
+            return KeyDomain("double_order" if plain else "double_offset", nulls=nulls)
         types = [type_of(side, self.schemas) for side in first.name]
         scale = max(*(t.scale for t in types), *(_decimals(atom.offset) for atom in atoms))
-        for side, its_type in zip(first.name, types, strict=True):
-            if _limit(side, its_type) * 10 ** (scale - its_type.scale) > INT64_LIMIT:
-                return KeyDomain("double_offset")
-        if any(
-            abs(atom.offset) * 10**scale >= INT64_LIMIT - 1 for atom in atoms
-        ):  # 1: the neighbour of the offset fits, too
-            return KeyDomain("double_offset")
-        return KeyDomain("integer", scale)
+        # 1: the neighbour of the offset fits, too
+        if all(abs(atom.offset) * 10**scale < INT64_LIMIT - 1 for atom in atoms):
+            if all(
+                _limit(side, its_type) * 10 ** (scale - its_type.scale) <= INT64_LIMIT
+                for side, its_type in zip(first.name, types, strict=True)
+            ):
+                return KeyDomain("integer", scale, nulls)
+            if scale == 0 and all(is_unsigned(side, self.schemas) for side in first.name):
+                return KeyDomain("unsigned", nulls=nulls)
+        if all(atom.operator == "=" and atom.offset == 0 for atom in atoms):
+            return KeyDomain("wrapped", scale, nulls)
+        return KeyDomain("double_offset", nulls=nulls)
 
     def _bounds(self, predicate: Predicate) -> _Bounds:
         match predicate:
@@ -213,13 +239,17 @@ class _Planner:
                 atom = atom_of(predicate, self.schemas)
                 if atom is not None:
                     return self._atom_bounds(atom)
+            case Same():
+                atom = atom_of_same(predicate, self.schemas)
+                if atom is not None:
+                    return self._atom_bounds(atom)
         return _Bounds({}, exact=False)
 
     def _atom_bounds(self, atom: Atom) -> _Bounds:
         domain = self.domains[atom.name]
         offset = atom.offset
         below: Fraction | None
-        if domain.is_exact:
+        if domain.is_lossless:
             offset *= 10**domain.scale
             step = Fraction(1)
             below, above = offset - 1, offset + 1
@@ -254,6 +284,34 @@ def without_negation(predicate: Predicate, *, negate: bool = False) -> Predicate
         case Compare(operator, left, right) if negate:
             return Compare(NEGATED[operator], left, right)
     return Not(predicate) if negate else predicate
+
+
+def with_same(predicate: Predicate) -> Predicate:
+    """Write ``a = b OR (a IS NULL AND b IS NULL)`` as ``a <=> b``, in a predicate without negations.
+
+    The one is unknown where the other is false. Without a negation around it that makes no pair more or less.
+    """
+    match predicate:
+        case And(terms):
+            return conjunction(*map(with_same, terms))
+        case Or(terms):
+            parts = [with_same(term) for term in terms]
+            for both_null in [part for part in parts if isinstance(part, And)]:
+                equality = next((part for part in parts if _covers(part, both_null)), None)
+                if isinstance(equality, Compare):
+                    parts[parts.index(equality)] = Same(equality.left, equality.right)
+                    parts.remove(both_null)
+            return disjunction(*parts)
+    return predicate
+
+
+def _covers(part: Predicate, both_null: And) -> bool:
+    """Tell whether ``part`` is an equality, and ``both_null`` says that neither of its sides has a value."""
+    return (
+        isinstance(part, Compare)
+        and part.operator == "="
+        and set(both_null.terms) == {IsNull(part.left), IsNull(part.right)}
+    )
 
 
 def _intersection(bounds: list[_Bounds]) -> _Bounds:

@@ -35,6 +35,7 @@ from watersmeet.spec.expression import (
     Negative,
     Not,
     Predicate,
+    Same,
     Side,
     conjunction,
     disjunction,
@@ -43,8 +44,8 @@ from watersmeet.spec.expression import (
 __all__ = ["parse_predicate"]
 
 ALLOWED: Final = (
-    "AND, OR, NOT, comparisons (= <> < <= > >=), BETWEEN, IN, IS NULL, arithmetic (+ - * / %), ABS, LEAST, GREATEST, "
-    "CAST, columns written {columns}, literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
+    "AND, OR, NOT, comparisons (= <> < <= > >= <=>), BETWEEN, IN, IS NULL, arithmetic (+ - * / %), ABS, LEAST, "
+    "GREATEST, CAST, columns written {columns}, literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
 )
 COMPARISONS: Final[dict[type[exp.Expr], CompareOperator]] = {
     exp.EQ: "=",
@@ -94,6 +95,8 @@ PREDICATE_NODES: Final[tuple[type[exp.Expr], ...]] = (
     exp.Between,
     exp.In,
     exp.Is,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
     *COMPARISONS,
 )
 
@@ -144,6 +147,10 @@ class _Reader:
             case exp.In() if node.expressions and not node.args.get("query"):
                 value = self.value(node.this)
                 return disjunction(*(Compare("=", value, self.value(option)) for option in node.expressions))
+            case exp.NullSafeEQ():
+                return Same(self.value(node.this), self.value(node.expression))
+            case exp.NullSafeNEQ():
+                return Not(Same(self.value(node.this), self.value(node.expression)))
             case exp.Is() if isinstance(node.expression, exp.Null):
                 return IsNull(self.value(node.this))
             case exp.Column() | exp.Boolean() | exp.Null():

@@ -42,6 +42,7 @@ from watersmeet.spec.expression import (
     Not,
     Or,
     Predicate,
+    Same,
     Side,
     columns_of,
     conjunction,
@@ -147,6 +148,8 @@ def _to_json(node: Expression) -> list[Json]:
             return ["cast", _to_json(operand), target]
         case Compare(operator, left, right):
             return ["compare", operator, _to_json(left), _to_json(right)]
+        case Same(left, right):
+            return ["same", _to_json(left), _to_json(right)]
         case IsNull(operand):
             return ["is_null", _to_json(operand)]
         case Boolean(operand):
@@ -200,6 +203,8 @@ def _expression(content: Json, depth: int) -> Expression:
             return Cast(_expression(operand, inner), _cast_target(target))
         case ["compare", operator, left, right]:
             return Compare(_one_of(COMPARISONS, operator), _expression(left, inner), _expression(right, inner))
+        case ["same", left, right]:
+            return Same(_expression(left, inner), _expression(right, inner))
         case ["is_null", operand]:
             return IsNull(_expression(operand, inner))
         case ["boolean", operand]:

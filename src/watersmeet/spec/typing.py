@@ -31,10 +31,20 @@ from watersmeet.spec.expression import (
     Negative,
     Not,
     Or,
+    Same,
     Side,
 )
 
-__all__ = ["Schemas", "ValueType", "check_predicate", "common_type", "constant_type", "type_of", "value_type"]
+__all__ = [
+    "Schemas",
+    "ValueType",
+    "check_predicate",
+    "common_type",
+    "constant_type",
+    "is_unsigned",
+    "type_of",
+    "value_type",
+]
 
 Kind = Literal[
     "int", "decimal", "float", "double", "string", "binary", "boolean", "date", "timestamp", "interval", "null"
@@ -135,6 +145,14 @@ def value_type(arrow: pa.DataType) -> ValueType | None:
     return None
 
 
+def is_unsigned(expression: Expression, schemas: Schemas) -> bool:
+    """Tell whether ``expression`` is a column of unsigned integers."""
+    if not isinstance(expression, Column):
+        return False
+    arrow = schemas[expression.side].field(expression.name).type
+    return bool(pa.types.is_unsigned_integer(arrow.value_type if pa.types.is_dictionary(arrow) else arrow))
+
+
 def constant_type(constant: Constant) -> ValueType:
     """Return the type Spark gives the literal."""
     match constant.kind, constant.value:
@@ -195,7 +213,7 @@ def type_of(expression: Expression, schemas: Schemas) -> ValueType:
                 allowed = ", ".join(sorted(CASTS.get(inner.kind, frozenset()))) or "nothing"
                 raise _refuse(f"{expression} casts a {inner}", f"casts from {inner.kind} to {allowed}")
             return outer
-        case Compare(_, left, right):
+        case Compare(_, left, right) | Same(left, right):
             left_type, right_type = type_of(left, schemas), type_of(right, schemas)
             if common_type(left_type, right_type) is None:
                 raise _refuse(

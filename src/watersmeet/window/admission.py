@@ -1,4 +1,4 @@
-"""Which rows of a batch can match at all: those with a value on every axis that pass their own side's conjuncts."""
+"""Which rows of a batch can match at all: with a value on every axis that needs one, true to their side's conjuncts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ Bools = npt.NDArray[np.bool_]
 
 
 def drop_nulls(plan: JoinPlan, side: Side, rows: pa.RecordBatch, keep: Bools) -> int:
-    """Clear ``keep`` for rows without a value on some axis; return how many were cleared."""
+    """Clear ``keep`` for rows without a value on an axis where nulls match nothing; return how many were cleared."""
     before = int(np.count_nonzero(keep))
     for axis in plan.axes:
+        if axis.domain.nulls:
+            continue
         valid = axis_valid(axis, side, rows, plan.schemas)
         if valid is not None:
             keep &= valid
