@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from strategies import STRUCTURES
 from watersmeet.engine import snapshot
+from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.decimal128(20, 3)), ("name", pa.string())])
@@ -148,3 +150,50 @@ def test_no_pickle_is_imported_or_written() -> None:
     assert not names & {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
     assert b"pickle" not in BLOB
     assert not any(BLOB.startswith(bytes([0x80, protocol])) for protocol in range(6))
+
+
+FLAGS = pa.schema([("f", pa.bool_()), ("g", pa.bool_()), ("x", pa.int64())])
+
+
+def saved_as_text(on: str) -> bytes:
+    """Return a snapshot as version 2 wrote it, its predicate being text."""
+    join = wm.StreamJoin(left=FLAGS, right=FLAGS, on=on, window=wm.count_window(3))
+    _, sections = snapshot.read_sections(snapshot.MAGIC, (snapshot.VERSION,), join.snapshot())
+    sections[0] = json.dumps(json.loads(sections[0]) | {"on": on}).encode()
+    return snapshot.write_sections(snapshot.MAGIC, snapshot.TEXT_VERSION, sections)
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "left.f = right.g",
+        "left.x >= (right.x - 1) AND left.x <= (right.x + 1) AND right.f",
+        "NOT (left.x = right.x) AND (left.f OR left.x IS NULL)",
+    ],
+)
+def test_predicate_that_was_saved_as_text_is_read(on: str) -> None:
+    restored = wm.StreamJoin.restore(saved_as_text(on))
+    assert restored._plan.predicate == parse_predicate(on)
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "left.f AND left.g = right.g",
+        "left.f = right.f AND left.x = right.x",
+        "left.x = right.x AND left.f IS NULL",
+        "left.f OR NOT (left.g) = right.g",
+    ],
+)
+def test_text_with_two_readings_is_refused_by_name(on: str) -> None:
+    with pytest.raises(wm.SnapshotError, match="two predicates"):
+        wm.StreamJoin.restore(saved_as_text(on))
+
+
+def test_what_is_asked_for_is_not_blamed_on_the_snapshot() -> None:
+    ordered = join_over(WINDOWS[0], order="outer").snapshot()
+    for asked in ({"topology": "ring"}, {"cores": 0}, {"cores": 10**6}, {"topology": "handshake"}):
+        with pytest.raises(wm.SpecificationError):
+            wm.StreamJoin.restore(ordered, **asked)
+    with pytest.raises(wm.SnapshotError, match="it is a str"):
+        wm.StreamJoin.restore("snapshot")  # type: ignore[arg-type]

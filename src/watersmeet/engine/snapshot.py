@@ -3,40 +3,99 @@
 Layout: ``MAGIC``, the format version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then four sections, each
 with its length before it (8 bytes): the specification and progress as JSON, then as Arrow IPC streams the left rows and
 the right rows, with one record batch per subwindow, and the pairs that are still owed to the caller. The predicate is
-saved as SQL text and read like any other. Indexes are not saved: they are rebuilt, by whatever structure the join has,
-when the rows are loaded. Which topology saved them cannot be told from the rows.
+saved as structure, by :mod:`watersmeet.spec.structure`. Indexes are not saved: they are rebuilt, by whatever structure
+the join has, when the rows are loaded. Which topology saved them cannot be told from the rows.
+
+Nothing is trusted but the size of the bytes. The digest finds accidents; anybody can compute it. So every number has to
+be possible for a join that was saved, every row is validated in full (:mod:`watersmeet.engine.arrow_bytes`), and what
+passes is a join that could have been saved, if another one. Whatever else happens while bytes are read is raised as
+:class:`~watersmeet.spec.errors.SnapshotError`.
+
+Version 2 kept the predicate as text, which left out the brackets around conditions that are compared, as in
+``(left.f AND left.g) = right.h``. It is restored as long as the text can have one meaning only.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.intake import Progress
+from watersmeet.engine.arrow_bytes import read_rows, write_rows
+from watersmeet.engine.intake import Progress, Streams, pair_streams
+from watersmeet.engine.result import result_schema
 from watersmeet.engine.topology import SavedSegment
 from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.window import CountWindow, TimeWindow, Window
+from watersmeet.spec.structure import (
+    Json,
+    canonical,
+    check_entries,
+    predicate_from_json,
+    predicate_to_json,
+    read_json,
+    whole_number,
+    window_from_json,
+    window_to_json,
+)
+from watersmeet.spec.typing import Schemas, type_of
+from watersmeet.spec.window import CountWindow, TimeWindow
+from watersmeet.window.admission import keep_rows
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan, plan_join
 
-__all__ = ["Saved", "read_sections", "read_snapshot", "refuse_damaged", "write_sections", "write_snapshot"]
+__all__ = [
+    "Saved",
+    "admitted",
+    "check_numbers_of_rows",
+    "count_from_json",
+    "flag_from_json",
+    "options_from_json",
+    "progress_from_json",
+    "read_sections",
+    "read_snapshot",
+    "refuse_damaged",
+    "refusing_damage",
+    "restored_predicate",
+    "write_sections",
+    "write_snapshot",
+]
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 MAGIC: Final = b"watersmeet-state"
-VERSION: Final = 2
+VERSION: Final = 3
+TEXT_VERSION: Final = 2
+"""The last one that kept the predicate as text."""
 DIGEST_SIZE: Final = 16
 HEADER: Final = struct.Struct(f"<{len(MAGIC)}sH{DIGEST_SIZE}s")
 LENGTH: Final = struct.Struct("<Q")
 SEQUENCE: Final = "\0sequence"
 """Column that carries a count window's row numbers; no user column can have this name after Spark or Arrow SQL."""
-MICROSECOND: Final = timedelta(microseconds=1)
+ENTRIES: Final = ("on", "window", "structure", "options", "progress", "pairs", "finished")
+MOST_ROWS: Final = 1 << 62
+"""Rows a stream can have had: arrival numbers of both streams together are still 64 bits wide."""
+EARLIEST, LATEST = -(2**63), 2**63 - 1
+DAMAGE: Final = (
+    ArithmeticError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+    pa.ArrowException,
+    WatersmeetError,
+)
+"""What reading raises where bytes are not what was written."""
 
 
 @dataclass(frozen=True)
@@ -57,46 +116,50 @@ def write_snapshot(saved: Saved) -> bytes:
     """Return ``saved`` as bytes."""
     plan = saved.plan
     description = {
-        "on": str(plan.predicate),
-        "window": _window_to_json(plan.window),
+        "on": predicate_to_json(plan.predicate),
+        "window": window_to_json(plan.window),
         "structure": plan.structure,
         "options": saved.options,
         "progress": asdict(saved.progress),
         "pairs": saved.pairs,
         "finished": saved.finished,
     }
-    sections = [json.dumps(description).encode()]
+    sections = [canonical(description).encode()]
     sections += [
         _rows_to_ipc(plan.schemas[side], saved.segments[side], counted=plan.time is None) for side in OTHER_SIDE
     ]
-    sections.append(_table_to_ipc(saved.owed))
+    sections.append(write_rows(saved.owed.schema, saved.owed.to_batches()))
     return write_sections(MAGIC, VERSION, sections)
 
 
 def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`SnapshotError`."""
-    sections = read_sections(MAGIC, VERSION, blob)
-    try:
+    version, sections = read_sections(MAGIC, (TEXT_VERSION, VERSION), blob)
+    with refusing_damage():
         description, left, right, owed = sections
-        content = json.loads(description)
-        rows = {"left": pa.ipc.open_stream(left), "right": pa.ipc.open_stream(right)}
-        window = _window_from_json(content["window"])
+        content = read_json(description)
+        check_entries(content, ENTRIES)
+        window = window_from_json(content["window"])
+        if not isinstance(window, TimeWindow | CountWindow):
+            raise refuse_damaged("its window is one of many streams")
         counted = isinstance(window, CountWindow)
-        schemas = {side: _without_sequence(reader.schema, counted=counted) for side, reader in rows.items()}
-        plan = plan_join(
-            schemas["left"], schemas["right"], parse_predicate(content["on"]), window, content["structure"]
-        )
+        rows = {"left": read_rows(left), "right": read_rows(right)}
+        schemas = {side: _own_schema(schema, counted=counted) for side, (schema, _) in rows.items()}
+        predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
+        plan = plan_join(schemas["left"], schemas["right"], predicate, window, content["structure"])
+        progress = progress_from_json(content["progress"], pair_streams(plan))
+        segments = {
+            side: [_segment(batch, counted=counted) for batch in batches] for side, (_, batches) in rows.items()
+        }
         return Saved(
             plan,
-            content["options"],
-            Progress(**content["progress"]),
-            content["pairs"],
-            content["finished"],
-            {side: [_segment(batch, counted=counted) for batch in reader] for side, reader in rows.items()},
-            pa.ipc.open_stream(owed).read_all(),
+            options_from_json(content["options"]),
+            progress,
+            count_from_json(content["pairs"]),
+            flag_from_json(content["finished"]),
+            {side: _checked(plan, side, own, progress) for side, own in segments.items()},
+            _owed(owed, plan),
         )
-    except (KeyError, TypeError, ValueError, pa.ArrowException, WatersmeetError) as error:
-        raise refuse_damaged(f"its content cannot be read ({type(error).__name__}: {error})") from error
 
 
 def write_sections(magic: bytes, version: int, sections: list[bytes]) -> bytes:
@@ -105,18 +168,21 @@ def write_sections(magic: bytes, version: int, sections: list[bytes]) -> bytes:
     return HEADER.pack(magic, version, _digest(body)) + body
 
 
-def read_sections(magic: bytes, version: int, blob: bytes) -> list[bytes]:
-    """Check version and digest, and return the sections that :func:`write_sections` was given."""
+def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple[int, list[bytes]]:
+    """Check version and digest; return the version, and the sections that :func:`write_sections` was given."""
+    if not isinstance(blob, bytes | bytearray | memoryview):
+        raise refuse_damaged(f"it is a {type(blob).__name__}")
+    blob = bytes(blob)
     if len(blob) < HEADER.size:
         raise refuse_damaged(f"it has {len(blob)} bytes, fewer than its header")
     its_magic, its_version, digest = HEADER.unpack_from(blob)
     if its_magic != magic:
         raise refuse_damaged("it does not begin as one")
-    if its_version != version:
+    if its_version not in versions:
         raise SnapshotError(
             explain_refusal(
                 f"the snapshot has format version {its_version}",
-                f"version {version}",
+                f"versions {', '.join(map(str, versions))}",
                 "restore it with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
             )
         )
@@ -129,9 +195,22 @@ def read_sections(magic: bytes, version: int, blob: bytes) -> list[bytes]:
             raise refuse_damaged("its last section is cut off")
         (length,) = LENGTH.unpack_from(body, position)
         position += LENGTH.size
+        if length > len(body) - position:
+            raise refuse_damaged("its last section is cut off")
         sections.append(body[position : position + length])
         position += length
-    return sections
+    return its_version, sections
+
+
+@contextmanager
+def refusing_damage() -> Iterator[None]:
+    """Raise what goes wrong while a snapshot is read or loaded as :class:`SnapshotError`."""
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except DAMAGE as error:
+        raise refuse_damaged(f"its content cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _digest(body: bytes) -> bytes:
@@ -149,48 +228,170 @@ def refuse_damaged(why: str) -> SnapshotError:
     )
 
 
+# --- the join -------------------------------------------------------------------------------------------------------
+
+
+def restored_predicate(content: Json, schemas: Schemas, *, as_text: bool) -> Predicate:
+    """Return a snapshot's predicate; raise where it is text that can be read in two ways."""
+    streams = tuple(schemas)
+    if not as_text:
+        return predicate_from_json(content, streams)
+    if not isinstance(content, str):
+        raise refuse_damaged("its predicate is no text")
+    predicate = parse_predicate(content, streams)
+    is_alone = isinstance(predicate, Compare | IsNull) and not _has_conditions(predicate)
+    if not is_alone and any(_compares_truth(part, schemas) for part in _parts(predicate)):
+        raise SnapshotError(
+            explain_refusal(
+                f"the snapshot has an older format, which kept its predicate as the text {content!r}; brackets around "
+                "conditions that are compared were left out, so this text can stand for two predicates",
+                "older snapshots whose comparisons are not of booleans, and newer ones",
+                "restore it with the watersmeet that wrote it, or build the join anew",
+            )
+        )
+    return predicate
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for child in expression.children():
+        yield from _parts(child)
+
+
+def _has_conditions(comparison: Expression) -> bool:
+    return any(isinstance(part, Predicate) for child in comparison.children() for part in _parts(child))
+
+
+def _compares_truth(part: Expression, schemas: Schemas) -> bool:
+    """Tell whether a comparison is of truth values: then a longer condition may have stood in an operand's place."""
+    return isinstance(part, Compare | IsNull) and all(
+        type_of(child, schemas).kind in ("boolean", "null") for child in part.children()
+    )
+
+
+def progress_from_json(content: Json, streams: Streams) -> Progress:
+    """Return how far the streams had come; raise where no join can have come so far."""
+    check_entries(content, ("largest_time", "watermark", "rows", "late", "null"))
+    for name in ("largest_time", "rows", "late", "null"):
+        check_entries(content[name], streams.schemas)
+    largest = {stream: _moment(content["largest_time"][stream], EARLIEST) for stream in streams.schemas}
+    rows, late, null = (
+        {stream: count_from_json(content[name][stream]) for stream in streams.schemas}
+        for name in ("rows", "late", "null")
+    )
+    watermark = _moment(content["watermark"], 2 * EARLIEST)  # behind the timestamps by the lateness
+    if streams.lateness is None and (watermark is not None or any(time is not None for time in largest.values())):
+        raise refuse_damaged("a count window has no timestamps")
+    reached = [time for time in largest.values() if time is not None]
+    all_began = streams.lateness is not None and len(reached) == len(largest)
+    if all_began and (watermark is None or watermark < min(reached) - (streams.lateness or 0)):
+        raise refuse_damaged("its watermark lies behind the timestamps by more than the lateness")
+    if any(late[stream] + null[stream] > rows[stream] for stream in rows):
+        raise refuse_damaged("more rows were left out than have come")
+    return Progress(largest, watermark, rows, late, null)
+
+
+def _moment(given: Json, earliest: int) -> int | None:
+    if given is None:
+        return None
+    if not earliest <= whole_number(given) <= LATEST:
+        raise refuse_damaged(f"{given} is no timestamp")
+    return whole_number(given)
+
+
+def count_from_json(given: Json) -> int:
+    """Return a number of rows or results."""
+    if not 0 <= whole_number(given) <= MOST_ROWS:
+        raise refuse_damaged(f"{given} is no number of rows")
+    return whole_number(given)
+
+
+def options_from_json(given: Json) -> dict[str, Any]:
+    """Return a join's options, which are looked at when it is made of them."""
+    if not isinstance(given, dict):
+        raise refuse_damaged("it has no options")
+    return given
+
+
+def flag_from_json(given: Json) -> bool:
+    """Return true or false."""
+    if not isinstance(given, bool):
+        raise refuse_damaged(f"{given!r} is neither true nor false")
+    return given
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def admitted(streams: Streams, stream: Side, rows: pa.RecordBatch, progress: Progress) -> Bools:
+    """Return which rows can match: the others would not have been saved, and are left out."""
+    keep = np.ones(rows.num_rows, bool)
+    if streams.lateness is not None:
+        times, valid = streams.times(stream, rows)
+        if valid is not None:
+            keep &= valid
+        largest = progress.largest_time[stream]
+        if keep.any() and (largest is None or int(times[keep].max()) > largest):
+            raise refuse_damaged(f"it has a row of {stream} that is later than the latest one")
+    streams.drop_nulls(stream, rows, keep)
+    streams.drop_filtered(stream, rows, keep)
+    return keep
+
+
+def check_numbers_of_rows(numbers: Iterable[Int64s], stream: Side, progress: Progress) -> None:
+    """Raise unless a stream's rows have arrival numbers that it has given out, each once."""
+    given = np.concatenate([np.empty(0, np.int64), *numbers])
+    if len(given) and (given.min() < 0 or given.max() >= progress.rows[stream]):
+        raise refuse_damaged(f"a row of {stream} has a number that no row can have")
+    if len(np.unique(given)) < len(given):
+        raise refuse_damaged(f"two rows of {stream} have one number")
+
+
+def _checked(plan: JoinPlan, side: Side, segments: list[SavedSegment], progress: Progress) -> list[SavedSegment]:
+    """Return the rows of one side that can match; raise where they cannot have been saved."""
+    streams = pair_streams(plan)
+    if sum(rows.num_rows for rows, _ in segments) > progress.rows[side]:
+        raise refuse_damaged(f"it has more {side} rows than have come")
+    check_numbers_of_rows((sequence for _, sequence in segments if sequence is not None), side, progress)
+    kept = []
+    for rows, sequence in segments:
+        keep = admitted(streams, side, rows, progress)
+        if keep.any():
+            kept.append((keep_rows(rows, keep), None if sequence is None else sequence[keep]))
+    return kept
+
+
 def _rows_to_ipc(schema: pa.Schema, segments: list[SavedSegment], *, counted: bool) -> bytes:
-    if counted:
-        schema = schema.append(pa.field(SEQUENCE, pa.int64()))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for rows, sequence in segments:
-            columns = [*rows.columns, pa.array(sequence)] if counted else rows.columns
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return bytes(sink.getvalue())
+    if not counted:
+        return write_rows(schema, (rows for rows, _ in segments))
+    wide = schema.append(pa.field(SEQUENCE, pa.int64()))
+    return write_rows(
+        wide,
+        (pa.RecordBatch.from_arrays([*rows.columns, pa.array(sequence)], schema=wide) for rows, sequence in segments),
+    )
 
 
-def _table_to_ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _without_sequence(schema: pa.Schema, *, counted: bool) -> pa.Schema:
-    return schema.remove(len(schema) - 1) if counted else schema
+def _own_schema(schema: pa.Schema, *, counted: bool) -> pa.Schema:
+    """Return a stream's schema without the column that carries arrival numbers, which has to be there."""
+    if not counted:
+        return schema
+    if schema.names[-1:] != [SEQUENCE] or schema.field(len(schema) - 1).type != pa.int64():
+        raise refuse_damaged("its rows have no arrival numbers")
+    return schema.remove(len(schema) - 1)
 
 
 def _segment(batch: pa.RecordBatch, *, counted: bool) -> SavedSegment:
     if not counted:
         return batch, None
-    sequence = np.asarray(batch.column(batch.num_columns - 1)).astype(np.int64)
-    return batch.select(list(range(batch.num_columns - 1))), sequence
+    last = batch.column(batch.num_columns - 1)
+    if last.null_count:
+        raise refuse_damaged("a row has no arrival number")
+    return batch.select(list(range(batch.num_columns - 1))), np.asarray(last)
 
 
-def _window_to_json(window: Window) -> dict[str, Any]:
-    if isinstance(window, CountWindow):
-        return {"kind": "count", **asdict(window)}
-    return {
-        "kind": "time",
-        "left_ts": window.left_ts,
-        "right_ts": window.right_ts,
-        **{name: getattr(window, name) // MICROSECOND for name in ("left", "right", "lateness")},
-    }
-
-
-def _window_from_json(content: dict[str, Any]) -> Window:
-    if content["kind"] == "count":
-        return CountWindow(content["left"], content["right"], content["order_by"])
-    durations = {name: content[name] * MICROSECOND for name in ("left", "right", "lateness")}
-    return TimeWindow(left_ts=content["left_ts"], right_ts=content["right_ts"], **durations)
+def _owed(section: bytes, plan: JoinPlan) -> pa.Table:
+    schema, batches = read_rows(section)
+    expected = result_schema(plan.schemas["left"], plan.schemas["right"])
+    if not schema.equals(expected):
+        raise refuse_damaged("the pairs it owes have other columns than the join")
+    return pa.Table.from_batches(batches, expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.panjoin import PanJoin
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
+from watersmeet.engine.snapshot import Saved, read_snapshot, refusing_damage, write_snapshot
 from watersmeet.engine.splitjoin import SplitJoin
 from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
 from watersmeet.spec.errors import SpecificationError, explain_refusal
@@ -29,7 +29,7 @@ from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWi
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_join", "check_numbers"]
+__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_cores", "check_join", "check_numbers"]
 
 How = Literal["inner"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
@@ -41,6 +41,7 @@ TOPOLOGIES: Final[dict[TopologyName, Callable[[Layout], Topology]]] = {
     "splitjoin": SplitJoin,
     "panjoin": PanJoin,
 }
+MOST_CORES: Final = 1024
 ALLOWED: Final = {
     "how": get_args(How),
     "topology": get_args(TopologyName),
@@ -142,16 +143,10 @@ class StreamJoin(Lifecycle):
         _check_options(how=how, topology=topology, late=late, order=order)
         _check_schemas(left, right)
         check_join(on, window, (TimeWindow, CountWindow))
-        check_numbers(cores=cores, block_rows=block_rows)
+        check_cores(cores)
+        check_numbers(block_rows=block_rows)
         _check_batches(batch_rows, batch_seconds)
-        if topology == "handshake" and order is not None:
-            raise SpecificationError(
-                explain_refusal(
-                    f'order={order!r} with topology="handshake", whose rows meet long after they arrived',
-                    "order=None with this topology; an order with any other",
-                    'choose topology="splitjoin" or "panjoin"',
-                )
-            )
+        _check_order(topology, order)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure)
         self._options = {
@@ -329,16 +324,27 @@ class StreamJoin(Lifecycle):
 
         It may go on with another topology and other cores than those that saved it.
         """
+        given = {"topology": topology, "cores": cores}
+        changed = {name: value for name, value in given.items() if value is not None}
+        if topology is not None:
+            _check_options(topology=topology)
+        if cores is not None:
+            check_cores(cores)
         saved = read_snapshot(blob)
+        _check_order(topology, saved.options.get("order"))
+        with refusing_damage():
+            return cls._restored(saved, {**saved.options, **changed})
+
+    @classmethod
+    def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
         plan = saved.plan
-        changed = {"topology": topology, "cores": cores}
         join = cls(
             left=plan.schemas["left"],
             right=plan.schemas["right"],
             on=plan.predicate,
             window=plan.window,
             structure=plan.structure,
-            **{**saved.options, **{name: value for name, value in changed.items() if value is not None}},
+            **options,
         )
         join._intake.progress = saved.progress
         join._pairs, join._finished, join._owed = saved.pairs, saved.finished, saved.owed
@@ -364,6 +370,17 @@ def _check_options(**given: str | None) -> None:
             raise SpecificationError(
                 explain_refusal(f"{name}={value!r}", allowed, f"leave {name} out, or give one of these")
             )
+
+
+def _check_order(topology: object, order: object) -> None:
+    if topology == "handshake" and order is not None:
+        raise SpecificationError(
+            explain_refusal(
+                f'order={order!r} with topology="handshake", whose rows meet long after they arrived',
+                "order=None with this topology; an order with any other",
+                'choose topology="splitjoin" or "panjoin"',
+            )
+        )
 
 
 def _check_schemas(left: object, right: object) -> None:
@@ -400,6 +417,16 @@ def check_numbers(**given: object) -> None:
             raise SpecificationError(
                 explain_refusal(f"{name}={number!r}", "a whole number of at least 1", f"leave {name} out")
             )
+
+
+def check_cores(cores: object) -> None:
+    """Raise unless this is a number of threads that a machine can have."""
+    check_numbers(cores=cores)
+    assert isinstance(cores, int)
+    if cores > MOST_CORES:
+        raise SpecificationError(
+            explain_refusal(f"cores={cores}", f"at most {MOST_CORES}", "give the number of this machine's cores")
+        )
 
 
 def _check_batches(rows: object, seconds: object) -> None:

@@ -11,7 +11,7 @@ from watersmeet.spec.expression import And, Column, Predicate, Side, conjunction
 from watersmeet.spec.normal import without_negation
 from watersmeet.spec.sql import parse_predicate
 
-__all__ = ["FEWEST", "MOST", "Conjuncts", "by_sides", "check_names", "read_predicate", "take_apart"]
+__all__ = ["FEWEST", "MOST", "Conjuncts", "as_written", "by_sides", "check_names", "read_predicate", "take_apart"]
 
 FEWEST: Final = 2
 MOST: Final = 8
@@ -76,6 +76,11 @@ def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
         return Column(by_name[stream.lower()], name)
 
     return with_columns(on, resolved)
+
+
+def as_written(predicate: Predicate) -> Predicate:
+    """Return a predicate that was read with its columns as a user writes them, so that it can be read again."""
+    return with_columns(predicate, lambda column: Column("left", f"{column.side}.{column.name}"))
 
 
 def take_apart(predicate: Predicate, streams: tuple[Side, ...]) -> Conjuncts:

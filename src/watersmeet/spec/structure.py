@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NoReturn, TypeVar, get_args
@@ -61,11 +61,14 @@ from watersmeet.spec.window import (
 
 __all__ = [
     "FORM",
+    "Json",
     "canonical",
+    "check_entries",
     "predicate_from_json",
     "predicate_to_json",
     "read_json",
     "schema_to_json",
+    "whole_number",
     "window_from_json",
     "window_to_json",
 ]
@@ -97,7 +100,7 @@ def canonical(content: Json) -> str:
 def read_json(text: bytes | str) -> Json:
     """Return what JSON text says; raise where a key is repeated, a number is not finite, or nesting is too deep."""
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_number, parse_float=_finite)
     except RecursionError:
         raise _refusal("JSON that is nested too deeply", "JSON as it was written") from None
     except ValueError as error:
@@ -122,8 +125,8 @@ def predicate_from_json(content: Json, sides: Sequence[Side] = ("left", "right")
     >>> predicate_from_json(predicate_to_json(predicate)) == predicate
     True
     """
-    _check_keys(content, ("form", "predicate"))
-    if _whole(content["form"]) != FORM:
+    check_entries(content, ("form", "predicate"))
+    if whole_number(content["form"]) != FORM:
         raise _refusal(f"a predicate in form {content['form']}", f"form {FORM}")
     predicate = _predicate(content["predicate"], DEEPEST)
     strange = sorted({column.side for column in columns_of(predicate)} - set(sides))
@@ -284,28 +287,28 @@ def window_from_json(content: Json) -> Window | Windows:
     """Return the window that :func:`window_to_json` wrote, checked as one that a user gives."""
     match content:
         case {"kind": "count", "counts": counts}:
-            _check_keys(content, ("kind", "counts", "order_by"))
+            check_entries(content, ("kind", "counts", "order_by"))
             columns = content["order_by"]
             return count_window(
-                _by_stream(counts, _whole), order_by=None if columns is None else _by_stream(columns, _text)
+                _by_stream(counts, whole_number), order_by=None if columns is None else _by_stream(columns, _text)
             )
         case {"kind": "count"}:
-            _check_keys(content, ("kind", "left", "right", "order_by"))
+            check_entries(content, ("kind", "left", "right", "order_by"))
             order_by = content["order_by"]
             return count_window(
-                left=_whole(content["left"]),
-                right=_whole(content["right"]),
+                left=whole_number(content["left"]),
+                right=whole_number(content["right"]),
                 order_by=None if order_by is None else _text(order_by),
             )
         case {"kind": "time", "lengths": lengths}:
-            _check_keys(content, ("kind", "lengths", "ts", "lateness"))
+            check_entries(content, ("kind", "lengths", "ts", "lateness"))
             return time_window(
                 _by_stream(lengths, _duration),
                 ts=_by_stream(content["ts"], _text),
                 lateness=_duration(content["lateness"]),
             )
         case {"kind": "time"}:
-            _check_keys(content, ("kind", "left_ts", "right_ts", "left", "right", "lateness"))
+            check_entries(content, ("kind", "left_ts", "right_ts", "left", "right", "lateness"))
             return time_window(
                 left=_duration(content["left"]),
                 right=_duration(content["right"]),
@@ -358,7 +361,8 @@ def type_to_json(arrow: pa.DataType) -> Json:
 # --- strict reading -------------------------------------------------------------------------------------------------
 
 
-def _check_keys(content: Json, keys: tuple[str, ...]) -> None:
+def check_entries(content: Json, keys: Collection[str]) -> None:
+    """Raise unless JSON is an object with just these entries."""
     if not isinstance(content, dict) or set(content) != set(keys):
         given = ", ".join(content) if isinstance(content, dict) else _shortened(content)
         raise _refusal(f"{given or '(nothing)'} where entries belong", ", ".join(keys))
@@ -371,7 +375,8 @@ def _one_of(allowed: tuple[T, ...], given: Json) -> T:
     raise _refusal(f"{_shortened(given)}", ", ".join(map(str, allowed)))
 
 
-def _whole(given: Json) -> int:
+def whole_number(given: Json) -> int:
+    """Return a whole number."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise _refusal(f"{_shortened(given)}", "a whole number")
     return given
@@ -385,7 +390,7 @@ def _text(given: Json) -> str:
 
 def _duration(given: Json) -> timedelta:
     try:
-        return _whole(given) * MICROSECOND
+        return whole_number(given) * MICROSECOND
     except OverflowError:
         raise _refusal(f"{_shortened(given)} microseconds", "a duration as it was written") from None
 
@@ -404,9 +409,14 @@ def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return content
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    message = f"{name} is no number"
+def _refuse_number(text: str) -> NoReturn:
+    message = f"{text} is no number"
     raise ValueError(message)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
 
 
 def _shortened(content: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar, overload
+from typing import Final, TypeVar, overload
 
 from watersmeet.spec.durations import format_duration, parse_duration
 from watersmeet.spec.errors import SpecificationError, explain_refusal
@@ -28,6 +28,11 @@ __all__ = [
 
 Duration = str | timedelta
 T = TypeVar("T")
+
+LONGEST: Final = timedelta(microseconds=2**63 - 1)
+"""Timestamps have 64 bits, so nothing lies further apart."""
+MOST_ROWS: Final = 2**62
+"""Arrival numbers of two streams together have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,7 @@ def time_window(
         )
     _check_columns("ts", {"left": left_column, "right": right_column})
     _check_lateness(window.lateness)
+    _check_longest({"left": window.left, "right": window.right}, window.lateness)
     return window
 
 
@@ -288,6 +294,7 @@ def _checked_times(lengths: dict[str, timedelta], ts: dict[str, str], lateness: 
         )
     _check_columns("ts", ts)
     _check_lateness(lateness)
+    _check_longest(lengths, lateness)
     return windows
 
 
@@ -298,6 +305,18 @@ def _check_lateness(lateness: timedelta) -> None:
                 f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
             )
         )
+
+
+def _check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None:
+    for name, duration in (*lengths.items(), ("lateness", lateness)):
+        if duration > LONGEST:
+            raise SpecificationError(
+                explain_refusal(
+                    f"a time window with {name}={format_duration(duration)}",
+                    "at most 2^63 - 1 microseconds, about 292,000 years: no two timestamps lie further apart",
+                    'give a shorter one, for example "36500 days"',
+                )
+            )
 
 
 def _check_columns(argument: str, columns: Mapping[str, object]) -> None:
@@ -314,11 +333,11 @@ def _check_columns(argument: str, columns: Mapping[str, object]) -> None:
 
 def _check_counts(counts: Mapping[str, object]) -> None:
     for given in counts.values():
-        if isinstance(given, bool) or not isinstance(given, int) or given <= 0:
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MOST_ROWS:
             raise SpecificationError(
                 explain_refusal(
                     f"a count window of {', '.join(f'{name}={count!r}' for name, count in counts.items())}",
-                    "whole numbers of rows, 1 or more",
+                    "whole numbers of rows, from 1 to 2^62",
                     "give for example count_window(1_000_000)",
                 )
             )

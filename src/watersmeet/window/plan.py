@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
 from watersmeet.spec.intervals import IntervalSet
@@ -90,7 +91,7 @@ def check_layouts(schemas: Schemas) -> None:
     for side, schema in schemas.items():
         for column in schema:
             try:
-                pa.nulls(1, column.type).take(pa.array([0]))
+                pa.nulls(0, column.type).take(pa.array([], pa.int64()))
             except pa.ArrowNotImplementedError as error:
                 raise ColumnTypeError(
                     explain_refusal(
@@ -121,8 +122,22 @@ def _time_axis(window: TimeWindow, schemas: Schemas, scale: int) -> Axis:
     scale = max(scale, *(check_time_column(column, schemas) for column in columns.values()))
     unit = 10 ** (scale - MICRO_SCALE)
     reach = [Fraction(length // timedelta(microseconds=1) * unit) for length in (window.left, window.right)]
+    _check_units(window, scale)
     differences = IntervalSet(((-reach[0], reach[1]),), Fraction(1))
     return Axis(columns["left"], columns["right"], KeyDomain("integer", scale), differences, required=True)
+
+
+def _check_units(window: TimeWindow, scale: int) -> None:
+    """Raise for a window that is longer than 64 bits in the units of its timestamps."""
+    for name, duration in (("left", window.left), ("right", window.right), ("lateness", window.lateness)):
+        if duration // timedelta(microseconds=1) * 10 ** (scale - MICRO_SCALE) >= 2**63:
+            raise SpecificationError(
+                explain_refusal(
+                    f"a time window with {name}={format_duration(duration)} on timestamps in nanoseconds",
+                    "at most 2^63 - 1 nanoseconds, about 292 years",
+                    'give a shorter one, or cast the timestamps to pyarrow.timestamp("us")',
+                )
+            )
 
 
 def arrival_axis(left: Column, right: Column, schemas: Schemas) -> Axis:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self, get_args
+from typing import Any, Final, Self, get_args
 
 import pyarrow as pa
 
@@ -17,10 +17,11 @@ from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.multiway.stage import Stages
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
-from watersmeet.engine.stream_join import Late, check_join, check_numbers
+from watersmeet.engine.snapshot import refusing_damage
+from watersmeet.engine.stream_join import Late, check_cores, check_join, check_numbers
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
-from watersmeet.spec.streams import check_names, read_predicate
+from watersmeet.spec.streams import as_written, check_names, read_predicate
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows, windows_of
 from watersmeet.subwindow.choose import Structure
 
@@ -111,7 +112,8 @@ class MultiStreamJoin(Lifecycle):
         super().__init__()
         _check_streams(streams)
         check_join(on, window, WINDOWS)
-        check_numbers(cores=cores, stash_rows=stash_rows)
+        check_cores(cores)
+        check_numbers(stash_rows=stash_rows)
         check_choice("strategy", strategy, get_args(Strategy))
         check_choice("late", late, get_args(Late))
         names = check_names(streams)
@@ -207,15 +209,25 @@ class MultiStreamJoin(Lifecycle):
 
         It may go on with another strategy and other cores than those that saved it.
         """
+        given = {"strategy": strategy, "cores": cores}
+        changed = {name: value for name, value in given.items() if value is not None}
+        if strategy is not None:
+            check_choice("strategy", strategy, get_args(Strategy))
+        if cores is not None:
+            check_cores(cores)
         saved = read_snapshot(blob)
+        with refusing_damage():
+            return cls._restored(saved, {**saved.options, **changed})
+
+    @classmethod
+    def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
         plan = saved.plan
-        changed = {"strategy": strategy, "cores": cores}
         join = cls(
             streams=plan.schemas,
-            on=str(plan.predicate),
+            on=as_written(plan.predicate),
             window=plan.window,
             structure=plan.structure,
-            **{**saved.options, **{name: value for name, value in changed.items() if value is not None}},
+            **options,
         )
         join._intake.progress = saved.progress
         join._results, join._finished = saved.results, saved.finished
