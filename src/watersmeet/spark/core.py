@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import BYTES_AT_ONCE, Envelope, one_batch, open_blob, to_blobs
+from watersmeet.spark.envelope import Envelope, one_batch, open_blob, to_blobs
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.run_cache import RunCache
@@ -37,7 +37,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts
 
-__all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core"]
+__all__ = ["METRIC_NAMES", "OUTPUT", "RESULT_BYTES", "Arrived", "Core", "row_bytes"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
@@ -57,6 +57,8 @@ DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
 
+RESULT_BYTES: Final = 1 << 26
+"""What a core puts together of its results before it hands them on: however many there are, it holds no more."""
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
@@ -114,7 +116,7 @@ class Core(StatefulProcessor):
 
     @abstractmethod
     def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
-        """Yield the results (never none) of a micro-batch, and add its rows to the manifest's runs."""
+        """Yield a micro-batch's results, about ``RESULT_BYTES`` at once, and add its rows to the manifest's runs."""
 
     @abstractmethod
     def merge(self, stream: Side, runs: list[Run]) -> Run:
@@ -151,7 +153,7 @@ class Core(StatefulProcessor):
         pairs = 0
         for results in self.join(manifest, arrived, found):
             pairs += results.num_rows
-            step = max(1, results.num_rows * BYTES_AT_ONCE // max(1, results.nbytes))
+            step = max(1, results.num_rows * RESULT_BYTES // max(1, results.nbytes))
             for first in range(0, results.num_rows, step):
                 yield _results(results.slice(first, step))
         done = time.perf_counter()
@@ -276,6 +278,12 @@ class Core(StatefulProcessor):
 
 
 def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
+def row_bytes(rows: pa.RecordBatch) -> int:
+    """Return how many bytes a row has, on average and at least one."""
+    nbytes, count = int(rows.nbytes), int(rows.num_rows)
+    return max(1, nbytes // max(1, count))
+
+
     """Put the content of several envelopes into one."""
     if len(envelopes) == 1:
         return envelopes[0]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import gather_pairs, result_schema
-from watersmeet.spark.core import Arrived, Core
+from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
 from watersmeet.spark.routing import Routing
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
@@ -69,7 +69,7 @@ class JoinProcessor(Core):
             batch = self._batch(side, arrived[side])
             for window, keep in self._probes(arrived[side], other, manifest.runs[OTHER_SIDE[side]]):
                 probing, group = _subset(batch, keep), _kept(arrived[side].group, keep)
-                for matches in _portions(window.probe(probing)):
+                for matches in _portions(window.probe(probing), probing):
                     if group is not None:
                         for match in matches:
                             self.groups.add("pairs", group[match.who])
@@ -126,13 +126,21 @@ def _subset(batch: KeyedBatch, keep: Bools | None) -> KeyedBatch:
     return KeyedBatch(batch.plan, batch.side, keep_rows(batch.rows, keep), some)
 
 
-def _portions(matches: Iterator[Match]) -> Iterator[list[Match]]:
-    """Yield matches, about ``PAIRS_AT_ONCE`` pairs at a time."""
+def _portions(matches: Iterator[Match], probing: KeyedBatch) -> Iterator[list[Match]]:
+    """Yield matches, at most ``PAIRS_AT_ONCE`` pairs and about ``RESULT_BYTES`` of results at a time."""
+    own, least = row_bytes(probing.rows), RESULT_BYTES // PAIRS_AT_ONCE
     waiting: list[Match] = []
     for match in matches:
-        waiting.append(match)
-        if sum(len(some.who) for some in waiting) >= PAIRS_AT_ONCE:
-            yield waiting
-            waiting = []
+    room = RESULT_BYTES
+        each = max(least, own + row_bytes(match.stored))
+        begin = 0
+        while begin < len(match.who):
+            some = slice(begin, begin + max(1, room // each))
+            waiting.append(Match(match.who[some], match.stored, match.row[some]))
+            room -= len(waiting[-1].who) * each
+            begin = some.stop
+            if room < each:
+                yield waiting
+                waiting, room = [], RESULT_BYTES
     if waiting:
         yield waiting

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.plan import MultiPlan
+from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
-from watersmeet.spark.core import Arrived, Core
+from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
 from watersmeet.spark.multiway.pieces import Pieces
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import REMEMBERED_BYTES, Found
@@ -70,7 +71,9 @@ class MultiJoinProcessor(Core):
             block = stages.block(stream, new.rows, new.counts)
             manifest.runs[stream].append(self._pieces.add(block, stages))
             for partials in strategy.join(block):
-                yield stages.gather(partials)
+            step = max(1, RESULT_BYTES // sum(map(_row_bytes, stages.of.values())))
+                for begin in range(0, len(partials), step):
+                    yield stages.gather(partials.extended(slice(begin, begin + step), {}))
             strategy.count(block)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
@@ -106,6 +109,11 @@ class MultiJoinProcessor(Core):
 
 
 def _nbytes(strategy: Circular) -> int:
+def _row_bytes(stage: Stage) -> int:
+    """Return how many bytes the widest row has that a stage may give, by the averages of its chunks."""
+    return max((row_bytes(chunk.rows) for chunk in stage.rows.chunks), default=1)
+
+
     stash = strategy.stash if isinstance(strategy, Stashed) else None
     return sum(stage.nbytes for stage in strategy.stages.of.values()) + (0 if stash is None else stash.nbytes)
 
