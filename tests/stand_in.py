@@ -27,7 +27,9 @@ from watersmeet.engine.result import result_schema
 from watersmeet.spark import runs
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import Routes, arranger, packer, unpacker
+from watersmeet.spark.identity import pair_identity
 from watersmeet.spark.multiway import processor as multiway
+from watersmeet.spark.multiway.identity import multi_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutes, choose_multi_routing
 from watersmeet.spark.processor import JoinProcessor
@@ -204,8 +206,11 @@ def pair_query(
     plan = plan_join(schemas["left"], schemas["right"], parse_predicate(on), window, structure)  # type: ignore[arg-type]
     spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
 
+    ids = core_ids(cores, cores)
+    identity = pair_identity(plan, spread, ids, cores)
+
     def core() -> JoinProcessor:
-        return JoinProcessor(plan, "a join", cache_bytes=1 << 28, fail_on_late=False, routing=spread)
+        return JoinProcessor(plan, identity, cache_bytes=1 << 28, fail_on_late=False, routing=spread)
 
     is_timed = plan.time is not None
     return Query(
@@ -213,7 +218,7 @@ def pair_query(
         {"left": window.left_ts, "right": window.right_ts} if is_timed else None,
         window.lateness if is_timed else timedelta(0),
         PairRoutes(spread, plan),
-        core_ids(cores, cores),
+        ids,
         core,
         result_schema(plan.schemas["left"], plan.schemas["right"]),
         deepcopy(checkpoint) or Checkpoint(),
@@ -238,8 +243,11 @@ def multi_query(
     spread = choose_multi_routing(routing, plan, cores)  # type: ignore[arg-type]
     options = StrategyOptions(strategy, 1 << 12)  # type: ignore[arg-type]
 
+    ids = core_ids(cores, cores)
+    identity = multi_identity(plan, spread, ids, cores)
+
     def core() -> MultiJoinProcessor:
-        return MultiJoinProcessor(plan, options, "a join", cache_bytes=1 << 28, fail_on_late=False)
+        return MultiJoinProcessor(plan, options, identity, cache_bytes=1 << 28, fail_on_late=False)
 
     is_timed = plan.lateness is not None
     return Query(
@@ -247,7 +255,7 @@ def multi_query(
         dict(windows.ts) if is_timed else None,  # type: ignore[union-attr]
         windows.lateness if is_timed else timedelta(0),  # type: ignore[union-attr]
         MultiRoutes(spread, plan),
-        core_ids(cores, cores),
+        ids,
         core,
         plan.result_schema,
         deepcopy(checkpoint) or Checkpoint(),

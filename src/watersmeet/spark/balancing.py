@@ -1,7 +1,7 @@
 """Balance while a query runs: the driver listens to what its cores report, and writes generations of the routing table.
 
 A listener of the session hears of every micro-batch of every query. Those of balanced joins carry the join's
-fingerprint in their metrics; a query's loads are put together, and at the end of each reorganisation epoch the balancer
+digest in their metrics; a query's loads are put together, and at the end of each reorganisation epoch the balancer
 is asked (see :mod:`watersmeet.balance.balancer`). What it decides becomes a file that the routing tasks read (see
 :mod:`watersmeet.balance.files`). Nothing here is needed for the right answer: a driver that dies, or never hears
 anything, leaves a query with the generation that it has.
@@ -61,14 +61,14 @@ _log = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 
 
-def balance_queries(spark: SparkSession, fingerprint: str, routing: Routing, core_ids: tuple[int, ...]) -> None:
+def balance_queries(spark: SparkSession, digest: str, routing: Routing, core_ids: tuple[int, ...]) -> None:
     """Balance all queries of a join from now on."""
     limit = bytes_setting(spark, CORE_BYTES, example=1 << 30)
     settings = Settings(core_bytes=limit, has_buckets=routing.kind == "bucket")
     if spark not in _listeners:
         _listeners[spark] = _Listener()
         spark.streams.addListener(_listeners[spark])
-    _listeners[spark].joins[fingerprint] = _Join(routing, core_ids, settings)
+    _listeners[spark].joins[digest] = _Join(routing, core_ids, settings)
 
 
 def folder_of_tables(spark: SparkSession) -> str | None:

@@ -29,6 +29,7 @@ from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import Envelope, one_batch, open_blob, to_blobs
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import leave_pairs
+from watersmeet.spark.identity import Identity
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
@@ -56,9 +57,9 @@ METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[3
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
-
 RESULT_BYTES: Final = 1 << 26
 """What a core puts together of its results before it hands them on: however many there are, it holds no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
@@ -104,9 +105,9 @@ class Core(StatefulProcessor):
     groups: GroupCounter
     """Rows and pairs of the present micro-batch by group, where groups are counted."""
 
-    def __init__(self, streams: Streams, fingerprint: str, *, cache_bytes: int, fail_on_late: bool) -> None:
+    def __init__(self, streams: Streams, identity: Identity, *, cache_bytes: int, fail_on_late: bool) -> None:
         self._streams = streams
-        self._fingerprint = fingerprint
+        self._identity = identity
         self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
 
@@ -142,7 +143,7 @@ class Core(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of this core's envelopes."""
         begin = time.perf_counter()
-        manifest = self._store.load(self._fingerprint, self._streams.schemas)
+        manifest = self._store.load(self._identity, self._streams.schemas)
         found = Found()
         self.runs.begin(manifest.runs)
         watermark = self._watermark(timerValues)
@@ -277,13 +278,13 @@ class Core(StatefulProcessor):
             )
 
 
-def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
 def row_bytes(rows: pa.RecordBatch) -> int:
     """Return how many bytes a row has, on average and at least one."""
     nbytes, count = int(rows.nbytes), int(rows.num_rows)
     return max(1, nbytes // max(1, count))
 
 
+def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
     """Put the content of several envelopes into one."""
     if len(envelopes) == 1:
         return envelopes[0]

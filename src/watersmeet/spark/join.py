@@ -12,7 +12,8 @@ from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.stream_join import Late, check_join
 from watersmeet.spark.balancing import balance_queries, folder_of_tables
-from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, fingerprint, ids_of, pipeline
+from watersmeet.spark.identity import pair_identity
+from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing import PairRoutes, Routing, RoutingName, choose_routing
 from watersmeet.spark.schema import arrow_schema
@@ -88,19 +89,19 @@ def join(
     plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), predicate, window, structure)
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
-    name = fingerprint(plan.predicate, plan.window, plan.schemas, spread, ids)
+    identity = pair_identity(plan, spread, ids, partitions_of(spark))
     if balance == "auto" and left.isStreaming and spread.kind != "broadcast" and spread.cores > 1:
         spread = replace(spread, tables=folder_of_tables(spark))
     if spread.tables is not None:
-        balance_queries(spark, name, spread, ids)
+        balance_queries(spark, identity.digest, spread, ids)
     processor = JoinProcessor(
         plan,
-        name,
+        identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
         routing=spread,
     )
-    return pair_pipeline(frames, plan, spread, ids, processor, name=name)
+    return pair_pipeline(frames, plan, spread, ids, processor, name=identity.digest)
 
 
 def pair_pipeline(

@@ -7,7 +7,6 @@ Each stream is packed into envelopes by ``mapInArrow``, the envelopes are shuffl
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Final
@@ -31,7 +30,7 @@ from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 
-__all__ = ["METRICS", "cache_bytes", "check_frames", "check_options", "fingerprint", "ids_of", "pipeline"]
+__all__ = ["METRICS", "cache_bytes", "check_frames", "check_options", "ids_of", "partitions_of", "pipeline"]
 
 WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
@@ -151,20 +150,16 @@ def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
 
 def ids_of(spark: SparkSession, cores: int | None) -> tuple[int, ...]:
     """Return the ids of so many cores, spread over the session's shuffle partitions; as many as these by default."""
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = partitions_of(spark)
     return core_ids(cores or partitions, partitions)
+
+
+def partitions_of(spark: SparkSession) -> int:
+    """Return the session's shuffle partitions."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def cache_bytes(spark: SparkSession) -> int:
     """Return how much of decoded runs an executor may keep."""
     given = bytes_setting(spark, CACHE_BYTES, example=DEFAULT_CACHE_BYTES)
     return DEFAULT_CACHE_BYTES if given is None else given
-
-
-def fingerprint(
-    predicate: object, window: object, schemas: Mapping[Side, pa.Schema], routing: object, core_ids: tuple[int, ...]
-) -> str:
-    """Return what a checkpoint is bound to; the structure may change from one start to the next."""
-    columns = {stream: [(field.name, str(field.type)) for field in schema] for stream, schema in schemas.items()}
-    text = repr((str(predicate), window, columns, routing, core_ids))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

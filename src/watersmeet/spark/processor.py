@@ -18,6 +18,7 @@ import pyarrow as pa
 from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import gather_pairs, result_schema
 from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
+from watersmeet.spark.identity import Identity
 from watersmeet.spark.routing import Routing
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
@@ -44,13 +45,13 @@ class JoinProcessor(Core):
     def __init__(
         self,
         plan: JoinPlan,
-        fingerprint: str,
+        identity: Identity,
         *,
         cache_bytes: int,
         fail_on_late: bool,
         routing: Routing,
     ) -> None:
-        super().__init__(pair_streams(plan), fingerprint, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(pair_streams(plan), identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._routing = routing
         self._schema = result_schema(plan.schemas["left"], plan.schemas["right"])
@@ -130,8 +131,8 @@ def _portions(matches: Iterator[Match], probing: KeyedBatch) -> Iterator[list[Ma
     """Yield matches, at most ``PAIRS_AT_ONCE`` pairs and about ``RESULT_BYTES`` of results at a time."""
     own, least = row_bytes(probing.rows), RESULT_BYTES // PAIRS_AT_ONCE
     waiting: list[Match] = []
-    for match in matches:
     room = RESULT_BYTES
+    for match in matches:
         each = max(least, own + row_bytes(match.stored))
         begin = 0
         while begin < len(match.who):

@@ -5,7 +5,7 @@ What is made of a run, its *piece*, is made once, when its rows arrive, and left
 a run that is in neither place is read from the state store and sorted again.
 
 A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's unique name;
-nothing is ever changed.
+nothing is ever changed. Columns that a stream has got since a run was stored are null in its rows.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ Piece = TypeVar("Piece")
 
 REMEMBERED_BYTES: Final = 2 << 30
 CHOICES: Final = b"watersmeet choices"
+HIDDEN: Final = "\0"
+"""What the names of columns begin with that are not a stream's."""
 KEY: Final = "\0key "
 ROW: Final = "\0row "
 GROUP: Final = "\0group "
@@ -75,6 +77,11 @@ class _Remembered:
     mapped: MappedRun | None
     """The file it lies in; None for one in this worker's own memory."""
     nbytes: int
+    schema: pa.Schema
+    """What its rows were read as: columns may be added when a query starts again."""
+
+    def is_good_for(self, schema: pa.Schema) -> bool:
+        return self.schema.equals(schema) and (self.mapped is None or self.mapped.is_intact)
 
 
 _remembered: OrderedDict[str, _Remembered] = OrderedDict()
@@ -111,8 +118,9 @@ class Runs(ABC, Generic[Piece]):
 
     def find(self, stream: Side, run: Run, found: Found) -> Piece:
         """Return the piece of a run from where it is at hand."""
+        schema = self.schema(stream)
         known = _remembered.get(run.name)
-        if known is not None and (known.mapped is None or known.mapped.is_intact):
+        if known is not None and known.is_good_for(schema):
             _remembered.move_to_end(run.name)
             found.remembered += 1
             if known.mapped is not None:
@@ -123,18 +131,18 @@ class Runs(ABC, Generic[Piece]):
         if mapped is not None:
             found.mapped += 1
             self._used.append(mapped)
-            content = _from_cache(mapped.content, self.schema(stream))
+            content = _from_cache(mapped.content, schema)
         else:
             found.read += 1
-            content = _from_state(self._store.read(run), self.schema(stream))
+            content = _from_state(self._store.read(run), schema)
         piece = self.made(stream, run, content)
-        self._remember(run.name, piece, mapped)
+        self._remember(run.name, piece, mapped, schema)
         return piece
 
     def keep(self, content: Content, piece: Piece, place: Extent, made: Origin) -> Run:
         """Store what a piece was made of as a run; keep the piece for this worker and the cache for others."""
         run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made)
-        self._remember(run.name, piece, None)
+        self._remember(run.name, piece, None, content.rows.schema)
         if self._cache is not None:
             self._cache.put(run.name, _to_cache(content))
         return run
@@ -157,9 +165,9 @@ class Runs(ABC, Generic[Piece]):
                 )
             )
 
-    def _remember(self, name: str, piece: Piece, mapped: MappedRun | None) -> None:
+    def _remember(self, name: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
         is_mapped = mapped is not None and not mapped.is_copy
-        _remembered[name] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped))
+        _remembered[name] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped), schema)
         while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
             _remembered.popitem(last=False)
 
@@ -170,7 +178,7 @@ def _to_state(content: Content) -> pa.Buffer:
 
 
 def _from_state(blob: bytes, schema: pa.Schema) -> Content:
-    rows = pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch()
+    rows = _fitted(pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch(), schema)
     hidden = rows.schema.names[len(schema) :]
     whole = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in hidden)])
     return _content(widen(rows, whole), schema)
@@ -190,8 +198,26 @@ def _to_cache(content: Content) -> pa.Buffer:
 
 def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content:
     """Return what :func:`_to_cache` was given, without copying it."""
-    rows = pa.ipc.open_stream(blob).read_next_batch()
+    rows = _fitted(pa.ipc.open_stream(blob).read_next_batch(), schema)
     return _content(rows, schema, json.loads(rows.schema.metadata[CHOICES]))
+
+
+def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of ``schema``, then the hidden ones; null where a column has come since the rows were stored.
+
+    A checkpoint's identity sees to it that no column has gone or has another type.
+    """
+    names = rows.schema.names
+    if names[: len(schema)] == schema.names:
+        return rows
+    places = {name: place for place, name in enumerate(names)}
+    hidden = [rows.schema.field(name) for name in names if name.startswith(HIDDEN)]
+    fields = [rows.schema.field(places[field.name]) if field.name in places else field for field in schema]
+    columns = [
+        rows.column(places[field.name]) if field.name in places else pa.nulls(rows.num_rows, field.type)
+        for field in (*fields, *hidden)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*fields, *hidden], rows.schema.metadata))
 
 
 def _with_numbers(content: Content) -> pa.RecordBatch:

@@ -21,13 +21,13 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from watersmeet.spark.envelope import PIECE_BYTES
+from watersmeet.spark.identity import FORMAT, Identity
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
 
-__all__ = ["FORMAT", "Manifest", "Origin", "Run", "RunStore", "mergeable"]
+__all__ = ["Manifest", "Origin", "Run", "RunStore", "mergeable"]
 
-FORMAT: Final = 3
 FAN_IN: Final = 8
 LARGEST_RUN: Final = 1 << 30
 """Bytes of runs that are still merged: Arrow keeps at most 2 GiB of text in one piece."""
@@ -67,9 +67,14 @@ class Run:
 class Manifest:
     """What a core's state consists of."""
 
-    join: str
-    """Fingerprint of the join: a checkpoint belongs to one predicate, window and number of cores."""
+    identity: Identity
+    """A checkpoint belongs to one join."""
     runs: dict[Side, list[Run]]
+
+    @property
+    def join(self) -> str:
+        """What tells this join from others."""
+        return self.identity.digest
 
 
 class RunStore:
@@ -79,25 +84,21 @@ class RunStore:
         self._manifest = handle.getValueState("manifest", "content string")
         self._parts = handle.getMapState("runs", "name string, part int", "content binary")
 
-    def load(self, join: str, streams: Iterable[Side]) -> Manifest:
-        """Return the manifest; a new one when the core has no state yet."""
+    def load(self, identity: Identity, streams: Iterable[Side]) -> Manifest:
+        """Return the manifest, a new one when the core has no state yet; raise if it is that of another join."""
         saved = self._manifest.get()
         if saved is None:
-            return Manifest(join, {stream: [] for stream in streams})
+            return Manifest(identity, {stream: [] for stream in streams})
         content: dict[str, Any] = json.loads(saved[0])
-        if content["format"] != FORMAT or content["join"] != join:
-            raise SnapshotError(
-                explain_refusal(
-                    "the checkpoint holds the state of another join",
-                    "the predicate, window, columns, routing, cores and shuffle partitions it was begun with",
-                    "restart with these, or give the query a new checkpoint location",
-                )
-            )
-        return Manifest(join, {stream: [Run(**run) for run in runs] for stream, runs in content["runs"].items()})
+        identity.check(content)
+        return Manifest(identity, {stream: [Run(**run) for run in runs] for stream, runs in content["runs"].items()})
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest."""
-        self._manifest.update((json.dumps({"format": FORMAT, **asdict(manifest)}),))
+        runs = {stream: [asdict(run) for run in some] for stream, some in manifest.runs.items()}
+        identity = manifest.identity
+        content = {"format": FORMAT, "join": identity.digest, "identity": identity.parts, "runs": runs}
+        self._manifest.update((json.dumps(content),))
 
     def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin) -> Run:
         """Store rows as a run."""

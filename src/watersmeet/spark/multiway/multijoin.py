@@ -11,9 +11,10 @@ from watersmeet.engine.multiway.multi_stream_join import WINDOWS, check_choice
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.stashed import Strategy
 from watersmeet.engine.stream_join import Late, check_join, check_numbers
+from watersmeet.spark.multiway.identity import multi_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
-from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, fingerprint, ids_of, pipeline
+from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session
 from watersmeet.spec.expression import Predicate, Side
@@ -87,7 +88,7 @@ def multijoin(
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
-        fingerprint(plan.predicate, plan.window, plan.schemas, spread, ids),
+        multi_identity(plan, spread, ids, partitions_of(spark)),
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
     )

@@ -22,6 +22,7 @@ from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
 from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
+from watersmeet.spark.identity import Identity
 from watersmeet.spark.multiway.pieces import Pieces
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import REMEMBERED_BYTES, Found
@@ -49,9 +50,9 @@ class MultiJoinProcessor(Core):
     """Joins the envelopes of one core."""
 
     def __init__(
-        self, plan: MultiPlan, options: StrategyOptions, fingerprint: str, *, cache_bytes: int, fail_on_late: bool
+        self, plan: MultiPlan, options: StrategyOptions, identity: Identity, *, cache_bytes: int, fail_on_late: bool
     ) -> None:
-        super().__init__(plan, fingerprint, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._options = options
         self._merged: set[Side] = set()
@@ -70,8 +71,8 @@ class MultiJoinProcessor(Core):
                 continue
             block = stages.block(stream, new.rows, new.counts)
             manifest.runs[stream].append(self._pieces.add(block, stages))
-            for partials in strategy.join(block):
             step = max(1, RESULT_BYTES // sum(map(_row_bytes, stages.of.values())))
+            for partials in strategy.join(block):
                 for begin in range(0, len(partials), step):
                     yield stages.gather(partials.extended(slice(begin, begin + step), {}))
             strategy.count(block)
@@ -108,12 +109,12 @@ class MultiJoinProcessor(Core):
         return strategy_of(stages, self._options.name, self._options.stash_rows, fills=False)
 
 
-def _nbytes(strategy: Circular) -> int:
 def _row_bytes(stage: Stage) -> int:
     """Return how many bytes the widest row has that a stage may give, by the averages of its chunks."""
     return max((row_bytes(chunk.rows) for chunk in stage.rows.chunks), default=1)
 
 
+def _nbytes(strategy: Circular) -> int:
     stash = strategy.stash if isinstance(strategy, Stashed) else None
     return sum(stage.nbytes for stage in strategy.stages.of.values()) + (0 if stash is None else stash.nbytes)
 

@@ -29,7 +29,7 @@ from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Expression, Side, sides_of, with_columns
 from watersmeet.spec.normal import Axis, KeyDomain
 
-__all__ = ["MultiRoutes", "MultiRouting", "MultiRoutingName", "choose_multi_routing"]
+__all__ = ["MultiRoutes", "MultiRouting", "MultiRoutingName", "Spot", "choose_multi_routing"]
 
 MultiRoutingName = Literal["auto", "hash", "bucket", "replicate"]
 Int64s = npt.NDArray[np.int64]

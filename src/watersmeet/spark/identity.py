@@ -1,0 +1,180 @@
+"""What a checkpoint is bound to: the parts of a join that its state depends on, as named and versioned data.
+
+Every manifest carries them, readable, beside their digest. Equal digests are equal joins. Otherwise the parts are
+compared one by one, and a refusal names those that differ, what they were and what they are. What is no part of it may
+change from one start to the next: lateness, structure, what happens to late rows, balance. So may the columns that only
+travel: rows that were stored before a column came have null in it (see :mod:`watersmeet.spark.runs`).
+
+The parts are written as :mod:`watersmeet.spec.structure` has them, never as the text of an object: code may be renamed.
+``VERSION`` is raised when a part is added or means something else. State of an earlier format kept a digest and nothing
+else (see :mod:`watersmeet.spark.earlier`); the first micro-batch after it writes the parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest, text_of
+from watersmeet.spark.routing import Routing, reach_of
+from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
+from watersmeet.spec.expression import Compare, Predicate, Side
+from watersmeet.spec.normal import Axis
+from watersmeet.spec.structure import canonical, predicate_from_json, predicate_to_json, schema_to_json, window_to_json
+from watersmeet.spec.window import Window, Windows
+from watersmeet.window.plan import JoinPlan
+
+__all__ = ["FORMAT", "Identity", "axis_to_json", "identity_of", "pair_identity"]
+
+Json = Any
+
+FORMAT: Final = 4
+"""Number of the state's format: what a manifest and its runs look like."""
+VERSION: Final = 1
+PREDICATE: Final = "predicate"
+COLUMNS: Final = "columns"
+DIGEST_BYTES: Final = 16
+MAY_CHANGE: Final = "lateness, structure, late and balance may change, and columns may be added"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a join is to its checkpoint."""
+
+    parts: dict[str, Json]
+    earlier: str
+    """The digest by which state of an earlier format knows this join."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal joins."""
+        return hashlib.blake2b(canonical(self.parts).encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+    def check(self, saved: Mapping[str, Json]) -> None:
+        """Raise unless a manifest that was saved is this join's."""
+        found = saved.get("format")
+        if found == EARLIER_FORMAT:
+            if saved["join"] != self.earlier:
+                raise SnapshotError(
+                    explain_refusal(
+                        "the checkpoint holds the state of another join, by all that can be told: it was written in "
+                        f"state format {EARLIER_FORMAT}, which keeps a digest of its join and nothing else",
+                        "the predicate, window, lateness, columns, routing, cores and shuffle partitions it was begun "
+                        "with",
+                        f"restart once with these (then {MAY_CHANGE}), or give the query a new checkpoint location",
+                    )
+                )
+            return
+        if found != FORMAT:
+            raise SnapshotError(
+                explain_refusal(
+                    f"the checkpoint has state format {found}",
+                    f"{EARLIER_FORMAT} or {FORMAT}, which this version reads",
+                    "go on with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
+                )
+            )
+        if saved["join"] == self.digest:
+            return
+        differences = list(_differences(saved["identity"], self.parts))
+        if differences:
+            raise SnapshotError(
+                explain_refusal(
+                    f"the checkpoint holds the state of another join: {'; '.join(differences)}",
+                    f"what it was begun with; only {MAY_CHANGE}",
+                    "restart with what was, or give the query a new checkpoint location",
+                )
+            )
+
+
+def identity_of(
+    predicate: Predicate,
+    window: Window | Windows,
+    schemas: Mapping[Side, pa.Schema],
+    routing: Json,
+    *,
+    cores: int,
+    partitions: int,
+    earlier: str,
+) -> Identity:
+    """Return what a join is to its checkpoint; ``routing`` says which values of a row decide where it goes."""
+    return Identity(
+        {
+            "version": VERSION,
+            PREDICATE: predicate_to_json(predicate),
+            "window": {name: value for name, value in window_to_json(window).items() if name != "lateness"},
+            COLUMNS: {
+                stream: {name: kind for name, kind, _ in schema_to_json(schema)} for stream, schema in schemas.items()
+            },
+            "routing": routing,
+            "cores": cores,
+            "shuffle partitions": partitions,
+        },
+        earlier,
+    )
+
+
+def pair_identity(plan: JoinPlan, routing: Routing, core_ids: tuple[int, ...], partitions: int) -> Identity:
+    """Return what a join of two streams is to its checkpoint."""
+    spread: dict[str, Json] = {"kind": routing.kind}
+    if routing.kind == "hash":
+        spread["by"] = [axis_to_json(axis) for axis in plan.axes if axis.is_equality]
+    elif routing.axis is not None:
+        axis = plan.axes[routing.axis]
+        spread |= {"by": axis_to_json(axis), "reach": list(map(str, reach_of(axis)))}
+    text = text_of("Routing", kind=routing.kind, cores=routing.cores, axis=routing.axis)
+    return identity_of(
+        plan.predicate,
+        plan.window,
+        plan.schemas,
+        spread,
+        cores=len(core_ids),
+        partitions=partitions,
+        earlier=earlier_digest(plan.predicate, plan.window, plan.schemas, text, core_ids),
+    )
+
+
+def axis_to_json(axis: Axis) -> Json:
+    """Return what rows are routed by: the expressions, and how their values become keys."""
+    both = predicate_to_json(Compare("=", axis.left, axis.right))
+    return {"values": both[PREDICATE], "domain": [axis.domain.kind, axis.domain.scale]}
+
+
+def _differences(was: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[str]:
+    """Yield what differs and may not, part by part; columns that are new may."""
+    for part in {**was, **now}:
+        if part == COLUMNS:
+            for stream in {**was[part], **now[part]}:
+                before, after = was[part].get(stream, {}), now[part].get(stream, {})
+                kept = {name: after[name] for name in before if name in after}
+                yield from _unequal(f"columns of {stream}", before, kept)
+        elif part == PREDICATE:
+            streams = tuple(now[COLUMNS])
+            if was.get(part) != now[part]:
+                yield f"predicate: was {_text(was.get(part), streams)}, is {_text(now[part], streams)}"
+        else:
+            yield from _unequal(part, was.get(part), now.get(part))
+
+
+def _unequal(name: str, was: Json, now: Json) -> Iterator[str]:
+    """Yield the places where two values differ."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for entry in {**was, **now}:
+            yield from _unequal(f"{name}, {entry}", was.get(entry), now.get(entry))
+    elif was != now:
+        yield f"{name}: was {_shown(was)}, is {_shown(now)}"
+
+
+def _shown(value: Json) -> str:
+    return "not there" if value is None else value if isinstance(value, str) else canonical(value)
+
+
+def _text(predicate: Json, streams: tuple[Side, ...]) -> str:
+    try:
+        return str(predicate_from_json(predicate, streams))
+    except WatersmeetError:  # of other streams, or as a later version writes it
+        return canonical(predicate)

@@ -1,0 +1,342 @@
+"""What a checkpoint is bound to: what may change on it changes, what may not is refused by name. Without a JVM."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import watersmeet as wm
+from stand_in import Checkpoint, Query, forget, multi_query, pair_query
+from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.spark import earlier
+from watersmeet.spark.cores import KEEPER, core_ids
+from watersmeet.spark.identity import FORMAT, Identity, identity_of, pair_identity
+from watersmeet.spark.multiway.identity import multi_identity
+from watersmeet.spark.multiway.routing import choose_multi_routing
+from watersmeet.spark.routing import choose_routing
+from watersmeet.spec.sql import parse_predicate
+from watersmeet.spec.streams import read_predicate
+from watersmeet.spec.window import windows_of
+from watersmeet.window.plan import plan_join
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("x", pa.int64())])
+WIDER = pa.schema([("note", pa.string()), *SCHEMA, ("more", pa.struct([("a", pa.int8())]))])
+ON = "left.k = right.k AND left.x < right.x + 40"
+BAND = "left.x BETWEEN right.x - 3 AND right.x + 3"
+CHAIN = "a.k = b.k AND b.x BETWEEN c.x - 9 AND c.x + 9"
+WINDOW = wm.time_window("2 seconds", ts="ts")
+ROWS = 20
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a test a node's scratch folder of its own, and forget afterwards what its worker remembers."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    yield tmp_path
+    forget(tmp_path)
+
+
+def rows(batch: int, schema: pa.Schema = SCHEMA, seed: int = 3) -> pa.Table:
+    ids = range(batch * ROWS, (batch + 1) * ROWS)
+    table = pa.table(
+        {
+            "note": [f"row {n}" for n in ids],
+            "id": ids,
+            "ts": [n * 50_000 + n * 7919 * seed % 40_000 for n in ids],
+            "k": [n * seed % 4 for n in ids],
+            "x": [n * 17 * seed % 61 for n in ids],
+            "more": [{"a": n % 100} for n in ids],
+        },
+        schema=WIDER,
+    )
+    return table.select(schema.names)
+
+
+def both(batch: int, schema: pa.Schema = SCHEMA) -> dict[str, pa.Table]:
+    return {"left": rows(batch, schema), "right": rows(batch, schema, 5)}
+
+
+def begun(on: str = ON, window: Any = WINDOW, **options: Any) -> tuple[Checkpoint, list[pa.Table]]:
+    """Return the checkpoint and the pairs of a join after two micro-batches."""
+    query = pair_query({"left": SCHEMA, "right": SCHEMA}, on, window, **options)
+    return query.checkpoint, [query.run(both(0)), query.run(both(1))]
+
+
+def ids(pairs: list[pa.Table]) -> Counter[tuple[int, int]]:
+    table = pa.concat_tables([some.select(["left_id", "right_id"]) for some in pairs])
+    return Counter(zip(table["left_id"].to_pylist(), table["right_id"].to_pylist(), strict=True))
+
+
+def manifests(checkpoint: Checkpoint) -> dict[int, Any]:
+    return {key: json.loads(cells["manifest", None][0]) for key, cells in checkpoint.joined.items()}
+
+
+# --- what may change ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cold", [False, True], ids=["same worker", "new process"])
+@pytest.mark.parametrize("structure", ["rap_table", "scan"])
+def test_lateness_and_structure_may_change(scratch: Path, structure: str, cold: bool) -> None:
+    checkpoint, before = begun()
+    if cold:
+        forget(scratch)
+    patient = wm.time_window("2 seconds", ts="ts", lateness="1 hour")
+    query = pair_query({"left": SCHEMA, "right": SCHEMA}, ON, patient, structure=structure, checkpoint=checkpoint)
+    unchanged = pair_query({"left": SCHEMA, "right": SCHEMA}, ON, WINDOW)
+    whole = [unchanged.run(both(batch)) for batch in range(3)]
+    assert ids([*before, query.run(both(2))]) == ids(whole)
+
+
+@pytest.mark.parametrize("where", ["this worker's memory", "the node's cache", "the state store"])
+@pytest.mark.parametrize(
+    ("on", "window"),
+    [(ON, WINDOW), (BAND, WINDOW), ("left.x < right.x", WINDOW), (BAND, wm.count_window(30, order_by="ts"))],
+    ids=["hash", "bucket", "broadcast", "count"],
+)
+def test_columns_may_be_added(scratch: Path, on: str, window: Any, where: str) -> None:
+    """Rows stored before have null in them, wherever they are found; all pairs are there."""
+    checkpoint, before = begun(on, window)
+    if where == "the state store":
+        forget(scratch)
+    elif where == "the node's cache":
+        forget(scratch / "not here")
+    wider = pair_query({"left": WIDER, "right": WIDER}, on, window, checkpoint=checkpoint)
+    after = [wider.run(both(2, WIDER)), wider.run(both(3, WIDER))]
+    plain = pair_query({"left": SCHEMA, "right": SCHEMA}, on, window)
+    assert ids(before + after) == ids([plain.run(both(batch)) for batch in range(4)])
+    pairs = pa.concat_tables(after).to_pylist()
+    first = 2 * ROWS
+    assert {pair["left_id"] < first for pair in pairs} == {pair["right_id"] < first for pair in pairs} == {False, True}
+    for pair in pairs:
+        for side in ("left", "right"):
+            number = pair[f"{side}_id"]
+            is_new = number >= first
+            assert pair[f"{side}_note"] == (f"row {number}" if is_new else None)
+            assert pair[f"{side}_more"] == ({"a": number % 100} if is_new else None)
+
+
+def test_columns_of_many_streams_may_be_added(scratch: Path) -> None:
+    windows = wm.time_window(dict.fromkeys("abc", "2 seconds"), ts="ts")
+
+    def push(batch: int, schema: pa.Schema) -> dict[str, pa.Table]:
+        return {stream: rows(batch, schema, seed) for stream, seed in (("a", 3), ("b", 5), ("c", 7))}
+
+    def found(results: list[pa.Table]) -> Counter[tuple[int, ...]]:
+        return Counter(tuple(row[f"{s}_id"] for s in "abc") for some in results for row in some.to_pylist())
+
+    narrow = multi_query(dict.fromkeys("abc", SCHEMA), CHAIN, windows)
+    before = [narrow.run(push(0, SCHEMA)), narrow.run(push(1, SCHEMA))]
+    for cold in (False, True):
+        if cold:
+            forget(scratch)
+        wider = multi_query(dict.fromkeys("abc", WIDER), CHAIN, windows, checkpoint=narrow.checkpoint)
+        after = wider.run(push(2, WIDER))
+        plain = multi_query(dict.fromkeys("abc", SCHEMA), CHAIN, windows)
+        assert found([*before, after]) == found([plain.run(push(batch, SCHEMA)) for batch in range(3)])
+        notes = {(row["b_id"] < 2 * ROWS, row["b_note"] is None) for row in after.to_pylist()}
+        assert notes == {(True, True), (False, False)}
+
+
+def test_merging_takes_older_and_newer_rows_together(scratch: Path) -> None:
+    """Eight runs are merged into one: of the first, rows lack the new columns."""
+    long = wm.time_window("1 hour", ts="ts")
+    checkpoint, before = begun(ON, long)
+    wider = pair_query({"left": WIDER, "right": WIDER}, ON, long, checkpoint=checkpoint)
+    after = [wider.run(both(batch, WIDER)) for batch in range(2, 10)]
+    forget(scratch)
+    again = pair_query({"left": WIDER, "right": WIDER}, ON, long, checkpoint=wider.checkpoint)
+    after.append(again.run(both(10, WIDER)))
+    plain = pair_query({"left": SCHEMA, "right": SCHEMA}, ON, long)
+    assert ids(before + after) == ids([plain.run(both(batch)) for batch in range(11)])
+    last = [pair for pair in after[-1].to_pylist() if pair["right_id"] >= 10 * ROWS]
+    assert {(pair["left_id"] < 2 * ROWS, pair["left_note"] is None) for pair in last} == {(True, True), (False, False)}
+
+
+# --- what may not ---------------------------------------------------------------------------------------------------
+
+TYPED = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("x", pa.float64())])
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "predicate": (
+        {"on": "left.k = right.k AND left.x < right.x + 41"},
+        r"predicate: was left.k = right.k AND left.x < .right.x . 40., is left.k = right.k AND left.x < .right.x . 41",
+    ),
+    "window": (
+        {"window": wm.time_window(left="3 seconds", right="2 seconds", ts="ts")},
+        "window, left: was 2000000, is 3000000",
+    ),
+    "kind of window": ({"window": wm.count_window(5)}, "window, kind: was time, is count"),
+    "a column's type": ({"left": TYPED}, "columns of left, x: was int64, is double"),
+    "a column gone": (
+        {"right": SCHEMA, "left": WIDER, "gone": True},
+        "of left, note: was string, is not there",
+    ),
+    "routing": ({"routing": "broadcast"}, "routing, kind: was hash, is broadcast"),
+    "cores": ({"cores": 3}, "cores: was 2, is 3"),
+}
+
+
+def changed(checkpoint: Checkpoint | None, change: dict[str, Any]) -> Query:
+    given = {"left": SCHEMA, "right": SCHEMA, "on": ON, "window": WINDOW, **change}
+    schemas = {"left": given.pop("left"), "right": given.pop("right")}
+    given.pop("gone", None)
+    return pair_query(schemas, given.pop("on"), given.pop("window"), checkpoint=checkpoint, **given)
+
+
+@pytest.mark.parametrize("part", REFUSED)
+def test_a_refusal_says_which_part_differs(part: str) -> None:
+    """What it was and what it is; every core says so, and the keeper, which never gets rows."""
+    change, message = REFUSED[part]
+    if "gone" in change:
+        first = changed(None, change)
+        first.run({"left": rows(0, WIDER), "right": rows(0)})
+        checkpoint, query = first.checkpoint, changed(first.checkpoint, {})
+    else:
+        checkpoint, _ = begun()
+        query = changed(checkpoint, change)
+    with pytest.raises(wm.SnapshotError, match=message) as refused:
+        query.run(
+            {side: schema.empty_table() for side, schema in query.streams.schemas.items()} if query.ts else both(2)
+        )
+    assert "only lateness, structure, late and balance may change, and columns may be added" in str(refused.value)
+    for key, saved in manifests(checkpoint).items():
+        with pytest.raises(wm.SnapshotError, match=message):
+            query.core()._identity.check(saved)
+        assert key == KEEPER or saved["runs"]
+
+
+def test_a_changed_format_is_no_other_join() -> None:
+    checkpoint, _ = begun()
+    for cells in checkpoint.joined.values():
+        content = json.loads(cells["manifest", None][0])
+        cells["manifest", None] = (json.dumps(content | {"format": FORMAT + 1}),)
+    query = pair_query({"left": SCHEMA, "right": SCHEMA}, ON, WINDOW, checkpoint=checkpoint)
+    with pytest.raises(wm.SnapshotError, match=f"state format {FORMAT + 1}") as refused:
+        query.run(both(2))
+    assert "another join" not in str(refused.value)
+
+
+def test_what_is_stored_is_readable() -> None:
+    """Named parts, versioned; the digest is that of what is written."""
+    checkpoint, _ = begun()
+    for saved in manifests(checkpoint).values():
+        assert list(saved["identity"]) == [
+            "version",
+            "predicate",
+            "window",
+            "columns",
+            "routing",
+            "cores",
+            "shuffle partitions",
+        ]
+        assert Identity(saved["identity"], "").digest == saved["join"]
+    assert saved["identity"]["window"] == {
+        "kind": "time",
+        "left_ts": "ts",
+        "right_ts": "ts",
+        "left": 2_000_000,
+        "right": 2_000_000,
+    }
+    assert saved["identity"]["columns"]["left"]["k"] == "int32"
+
+
+# --- state of format 3 ----------------------------------------------------------------------------------------------
+
+
+def aged(checkpoint: Checkpoint, identity: Identity) -> Checkpoint:
+    """Return a checkpoint as format 3 had it."""
+    old = deepcopy(checkpoint)
+    for cells in old.joined.values():
+        runs = json.loads(cells["manifest", None][0])["runs"]
+        cells["manifest", None] = (json.dumps({"format": 3, "join": identity.earlier, "runs": runs}),)
+    return old
+
+
+def test_a_digest_alone_is_adopted_or_refused() -> None:
+    """The first micro-batch writes the parts; before it, nothing may change."""
+    checkpoint, before = begun()
+    old = aged(checkpoint, changed(None, {}).core()._identity)
+    patient = {"window": wm.time_window("2 seconds", ts="ts", lateness="1 hour")}
+    with pytest.raises(wm.SnapshotError, match="state format 3, which keeps a digest of its join and nothing else"):
+        changed(old, patient).run(both(2))
+    query = changed(old, {})
+    before.append(query.run(both(2)))
+    assert {saved["format"] for saved in manifests(query.checkpoint).values()} == {FORMAT}
+    before.append(changed(query.checkpoint, patient).run(both(3)))
+    plain = changed(None, {})
+    assert ids(before) == ids([plain.run(both(batch)) for batch in range(4)])
+
+
+@pytest.mark.parametrize(
+    "window",
+    [WINDOW, wm.time_window(left="0 seconds", right="1 day", ts="ts", lateness="3 milliseconds"), wm.count_window(5)],
+    ids=["time", "sides", "count"],
+)
+@pytest.mark.parametrize("routing", ["hash", "bucket", "broadcast"])
+def test_the_digest_of_format_3(window: Any, routing: Any) -> None:
+    """It is that of Python's own text, as long as nothing is renamed."""
+    plan = plan_join(SCHEMA, SCHEMA, parse_predicate(f"{ON} AND {BAND} AND left.id != 5"), window, "auto")
+    spread, cores = choose_routing(routing, plan, 3), core_ids(3, 2)
+    columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
+    text = repr((str(plan.predicate), window, columns, spread, cores))
+    digest = earlier.hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    assert pair_identity(plan, spread, cores, 2).earlier == digest
+
+
+@pytest.mark.parametrize("routing", ["hash", "bucket", "replicate"])
+@pytest.mark.parametrize("window", [WINDOW, wm.count_window(5, order_by="ts"), wm.count_window(7)])
+def test_the_digest_of_format_3_for_many_streams(window: Any, routing: Any) -> None:
+    on = "a.k = b.k AND b.k = c.k AND a.x BETWEEN b.x - 1 AND b.x + 2 AND b.x BETWEEN c.x - 9 AND c.x"
+    names = ("a", "b", "c")
+    plan = plan_streams(dict.fromkeys(names, SCHEMA), read_predicate(on, names), windows_of(window, names), "auto")
+    spread, cores = choose_multi_routing(routing, plan, 2, "b"), core_ids(2, 2)
+    columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
+    text = repr((str(plan.predicate), plan.window, columns, spread, cores))
+    digest = earlier.hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    assert multi_identity(plan, spread, cores, 2).earlier == digest
+
+
+# --- any change -----------------------------------------------------------------------------------------------------
+
+PARTS = {
+    "on": st.sampled_from([ON, BAND, "left.x < right.x", "left.k = right.k"]),
+    "window": st.sampled_from([WINDOW, wm.time_window("3 seconds", ts="ts"), wm.count_window(4), wm.count_window(5)]),
+    "columns": st.sampled_from([SCHEMA, TYPED, WIDER]),
+    "cores": st.integers(1, 3),
+    "partitions": st.integers(1, 3),
+}
+
+
+@given(st.fixed_dictionaries(PARTS), st.fixed_dictionaries(PARTS))
+def test_equal_joins_have_equal_digests(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Two joins are taken for each other exactly when all their parts are equal, or the second has more columns."""
+    first, second = map(_identity, (one, other))
+    assert (first.digest == second.digest) == (one == other)
+    saved = {"format": FORMAT, "join": first.digest, "identity": json.loads(json.dumps(first.parts))}
+    adds = (one["columns"], other["columns"]) == (SCHEMA, WIDER)
+    if other == one | ({"columns": WIDER} if adds else {}):
+        second.check(saved)
+    else:
+        with pytest.raises(wm.SnapshotError, match=r"was .*, is "):
+            second.check(saved)
+
+
+def _identity(given: dict[str, Any]) -> Identity:
+    schemas = {"left": given["columns"], "right": SCHEMA}
+    return identity_of(
+        parse_predicate(given["on"]),
+        given["window"],
+        schemas,
+        {"kind": "hash"},
+        cores=given["cores"],
+        partitions=given["partitions"],
+        earlier="",
+    )
