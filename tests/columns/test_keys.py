@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import oracle
 from strategies import DOMAINS, FAMILIES, KINDS, key_types, predicates
-from watersmeet.columns.keys import axis_keys, axis_valid, key_ranges
+from watersmeet.columns.keys import axis_keys, axis_valid, key_ranges, spread_borders
 from watersmeet.spec.normal import normal_form
 from watersmeet.spec.sql import parse_predicate
 
@@ -124,3 +124,35 @@ def test_equality_has_an_axis_for_every_type(name: str) -> None:
     arrow, values = DOMAINS[name]
     array = pa.array(values, arrow)
     assert check_ranges("left.x = right.x", tables(array, array)) == 1
+
+
+TEXTS = st.text("abc\0ä\uffff", max_size=4).flatmap(
+    lambda end: st.sampled_from(["", "customer-0", "customer-00000", "zz"]).map(lambda begin: (begin + end).encode())
+)
+
+
+@given(texts=st.lists(TEXTS, min_size=1, max_size=30), borders=st.lists(TEXTS, max_size=12), most=st.integers(1, 12))
+def test_oracle_keys_of_text_keep_their_order_with_any_borders(
+    texts: list[bytes], borders: list[bytes], most: int
+) -> None:
+    rows = pa.record_batch({"x": pa.array(texts, pa.binary())})
+    schemas = {"left": rows.schema, "right": rows.schema}
+    (axis,) = normal_form(parse_predicate("left.x < right.x"), schemas).axes
+    cut = spread_borders(pa.array(borders, pa.binary()), most)
+    assert len(cut) <= most
+    assert {border.encode("latin-1") for border in cut} <= set(borders)
+    keys = axis_keys(axis, "left", rows, schemas, cut).tolist()
+    for text, key in zip(texts, keys, strict=True):
+        for other, its in zip(texts, keys, strict=True):
+            assert text >= other or key <= its
+            assert text != other or key == its
+
+
+def test_borders_tell_texts_apart_that_begin_alike() -> None:
+    texts = [f"{kind}-account-number-{number:06d}" for kind in ("customer", "merchant") for number in range(0, 999, 3)]
+    rows = pa.record_batch({"x": pa.array([*texts, "", "zzz"])})
+    schemas = {"left": rows.schema, "right": rows.schema}
+    (axis,) = normal_form(parse_predicate("left.x < right.x"), schemas).axes
+    assert len(set(axis_keys(axis, "left", rows, schemas).tolist())) == 4
+    borders = spread_borders(rows["x"].cast(pa.large_binary()).slice(1, 300), 63)  # of customers alone, but for 1
+    assert len(set(axis_keys(axis, "left", rows, schemas, borders).tolist())) > 300

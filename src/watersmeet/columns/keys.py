@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.columns.values import evaluate
 from watersmeet.columns.vectors import Vector, to_float
@@ -29,8 +32,10 @@ from watersmeet.spec.intervals import Bound
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.typing import Schemas
 
-__all__ = ["KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges"]
+__all__ = ["Borders", "KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges", "spread_borders"]
 
+Borders = tuple[str, ...]
+"""Sorted texts by which keys of text are cut: each byte is written as the character of that number."""
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -69,8 +74,12 @@ def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -
     return None if valid is None else np.broadcast_to(valid, (rows.num_rows,))
 
 
-def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Int64s:
-    """Return the keys of one side of ``axis``; a view of the column where that already holds them."""
+def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas, borders: Borders = ()) -> Int64s:
+    """Return the keys of one side of ``axis``; a view of the column where that already holds them.
+
+    ``borders`` cut the keys of a ``text`` axis: they keep the order of the texts with any borders, so these decide how
+    many candidates there are, never which pairs. Keys that are compared are cut by the same ones.
+    """
     domain, expression = axis.domain, axis.of(side)
     if domain.kind in ("unsigned", "wrapped") and isinstance(expression, Column):
         column = rows.column(expression.name)
@@ -78,10 +87,18 @@ def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) ->
         if words is not None:
             return words if column.null_count == 0 or not domain.nulls else np.where(column.is_valid(), words, NULL_KEY)
     vector = axis_values(axis, side, rows, schemas)
-    keys = _normalise(vector, domain)
+    keys = _normalise(vector, domain) if domain.kind != "text" or not borders else _ranks(vector.data, borders)
     if domain.nulls and vector.valid is not None:
         keys = np.where(vector.valid, keys, NULL_KEY)
     return np.ascontiguousarray(np.broadcast_to(keys, (rows.num_rows,)))
+
+
+def spread_borders(texts: pa.Array, most: int) -> Borders:
+    """Return at most so many of some texts, evenly spread in their order."""
+    known = texts.drop_null().unique()
+    known = known.take(pc.sort_indices(known))
+    chosen = known.take(pa.array(np.unique(np.linspace(0, max(len(known) - 1, 0), min(most, len(known))).astype(int))))
+    return tuple(text.decode("latin-1") for text in chosen.to_pylist())
 
 
 def group_keys(keys: Sequence[Int64s]) -> Int64s:
@@ -210,6 +227,29 @@ def _of_words(words: npt.NDArray[np.uint64], factor: int, domain: KeyDomain) -> 
     if domain.kind == "unsigned":
         keys = keys ^ np.uint64(1 << 63)
     return np.ascontiguousarray(keys).view(np.int64)
+
+
+def _ranks(texts: pa.Array, borders: Borders) -> Int64s:
+    offset, data, shared = _border_arrays(borders)
+    return text.rank_strings(*_text_buffers(texts), offset, data, shared, len(borders).bit_length())
+
+
+@lru_cache(maxsize=64)
+def _border_arrays(borders: Borders) -> tuple[Int64s, npt.NDArray[np.uint8], Int64s]:
+    """Return borders as a kernel takes them, and how many first bytes are shared by what lies between two of them.
+
+    Below the first and above the last border that is what all borders share: texts that grow stay apart.
+    """
+    texts = [border.encode("latin-1") for border in borders]
+    outside = _shared_bytes(texts[0], texts[-1])
+    shared = np.array([outside, *(_shared_bytes(*pair) for pair in pairwise(texts)), outside], np.int64)
+    offset = np.concatenate(([0], np.cumsum([len(each) for each in texts]))).astype(np.int64)
+    return offset, np.frombuffer(b"".join(texts), np.uint8), shared
+
+
+def _shared_bytes(a: bytes, b: bytes) -> int:
+    """Return how many first bytes two texts have in common."""
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:

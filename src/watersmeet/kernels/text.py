@@ -1,4 +1,7 @@
-"""Strings to int64: a hash for equality, the first bytes for order. String *i* is ``data[offset[i]:offset[i+1]]``."""
+"""Strings to int64: a hash for equality, for order the first bytes, or those behind what neighbours have in common.
+
+String *i* is ``data[offset[i]:offset[i+1]]``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import numpy.typing as npt
 
 from watersmeet.kernels.compile import kernel
 
-__all__ = ["hash_strings", "mix_hashes", "prefix_strings"]
+__all__ = ["hash_strings", "mix_hashes", "prefix_strings", "rank_strings"]
 
 Int64s = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
@@ -58,6 +61,50 @@ def prefix_strings(offset: Offsets, data: Bytes) -> Int64s:
             byte = np.uint64(data[at]) if at < offset[i + 1] else np.uint64(0)
             word = (word << np.uint64(8)) | byte
         result[i] = np.int64(word ^ SIGN)
+    return result
+
+
+@kernel
+def rank_strings(
+    offset: Offsets, data: Bytes, border_offset: Int64s, border_data: Bytes, shared: Int64s, bits: int
+) -> Int64s:
+    """Return numbers in the order of the strings: ``a < b`` implies ``rank(a) <= rank(b)``, whatever the borders are.
+
+    The upper ``bits`` say how many of the sorted borders are not above the string. The others are its bytes behind the
+    first ``shared[i]`` of a border next to it: all zeros or all ones for a string below or above those that begin so.
+    """
+    n = len(offset) - 1
+    borders = len(border_offset) - 1
+    result = np.empty(n, np.int64)
+    for i in range(n):
+        begin = np.int64(offset[i])
+        size = np.int64(offset[i + 1]) - begin
+        low = 0
+        high = borders
+        while low < high:
+            middle = (low + high) // 2
+            other = border_offset[middle]
+            other_size = border_offset[middle + 1] - other
+            at = 0
+            while at < size and at < other_size and data[begin + at] == border_data[other + at]:
+                at += 1
+            if at == other_size or (at < size and data[begin + at] > border_data[other + at]):
+                low = middle + 1
+            else:
+                high = middle
+        other = border_offset[max(low - 1, 0)]
+        skip = shared[low]
+        at = 0
+        while at < skip and at < size and data[begin + at] == border_data[other + at]:
+            at += 1
+        word = np.uint64(0)
+        if at == skip:
+            for j in range(skip, skip + 8):
+                byte = np.uint64(data[begin + j]) if j < size else np.uint64(0)
+                word = (word << np.uint64(8)) | byte
+        elif at < size and data[begin + at] > border_data[other + at]:
+            word = ~word
+        result[i] = np.int64(((np.uint64(low) << np.uint64(64 - bits)) | (word >> np.uint64(bits))) ^ SIGN)
     return result
 
 

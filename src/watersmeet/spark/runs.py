@@ -240,5 +240,9 @@ def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any]
 
 
 def _choice(saved: Mapping[str, Any]) -> Choice:
-    order = IndexOrder(tuple(saved["order"]["group"]), saved["order"]["key"])
-    return Choice(saved["structure"], order, saved["reason"])
+    order = saved["order"]
+    return Choice(
+        saved["structure"],
+        IndexOrder(tuple(order["group"]), order["key"], tuple(order["borders"])),
+        saved["reason"],
+    )

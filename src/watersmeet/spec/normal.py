@@ -57,7 +57,7 @@ class KeyDomain:
     - ``wrapped``: the value times 10^scale modulo 2^64, for equality of numbers beyond 64 bits; verified.
     - ``double_order``: the float64's bits made order-preserving, exact; only the sign of a difference means something.
     - ``double_offset``: the same keys, but bounds are computed as floats and widened; candidates are verified.
-    - ``text``: the first eight bytes, order-preserving; candidates are verified.
+    - ``text``: eight bytes, the first or those behind what texts share, order-preserving; candidates are verified.
     - ``hash``: a 64-bit hash, for equality; candidates are verified.
 
     With ``nulls`` two rows without a value may match: they have one key, which some value may share, so candidates are

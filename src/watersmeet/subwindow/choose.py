@@ -55,6 +55,8 @@ class IndexOrder:
 
     group: tuple[int, ...] = ()
     key: int | None = None
+    borders: tuple[str, ...] = ()
+    """By which the keys of texts are cut."""
 
 
 @dataclass(frozen=True, slots=True)

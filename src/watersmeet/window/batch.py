@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import KeyRange, axis_keys, group_keys, key_ranges
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges
 from watersmeet.kernels.sorted_run import sort_keys
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import IndexOrder
@@ -60,8 +60,9 @@ class KeyedBatch:
     arrival: Arrival | None = None
     keys: dict[int, Int64s] = field(default_factory=dict)
     """By axis, in the batch's order: those known so far. Ask :meth:`key`."""
+    _cut_keys: dict[tuple[int, Borders], Int64s] = field(default_factory=dict)
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
-    _ranges: dict[int, list[KeyRange]] = field(default_factory=dict)
+    _ranges: dict[tuple[int, Borders], list[KeyRange]] = field(default_factory=dict)
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
     _reach: tuple[Extent, Extent] | None = None
     _portion: tuple[int, int] = (0, 1)
@@ -70,15 +71,20 @@ class KeyedBatch:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def key(self, axis: int) -> Int64s:
-        """Return the batch's keys on an axis, in the batch's order."""
-        return self._once(
-            self.keys, axis, lambda: axis_keys(self.plan.axes[axis], self.side, self.rows, self.plan.schemas)
-        )
+    def key(self, axis: int, borders: Borders = ()) -> Int64s:
+        """Return the batch's keys on an axis, in the batch's order; ``borders`` cut those of texts."""
+        own, plan = self.plan.axes[axis], self.plan
+        if borders and own.domain.kind == "text":
+            return self._once(
+                self._cut_keys,
+                (axis, borders),
+                lambda: axis_keys(own, self.side, self.rows, plan.schemas, borders),
+            )
+        return self._once(self.keys, axis, lambda: axis_keys(own, self.side, self.rows, plan.schemas))
 
-    def ranges(self, axis: int) -> list[KeyRange]:
+    def ranges(self, axis: int, borders: Borders = ()) -> list[KeyRange]:
         """Return what the rows look for on an axis, in the batch's order."""
-        return self._once(self._ranges, axis, lambda: self._find_ranges(axis))
+        return self._once(self._ranges, (axis, borders), lambda: self._find_ranges(axis, borders))
 
     def sorted(self, order: IndexOrder) -> SortedKeys:
         """Return the batch in an order: by group, then key."""
@@ -129,10 +135,10 @@ class KeyedBatch:
                     kept[what] = compute()
         return kept[what]
 
-    def _find_ranges(self, axis: int) -> list[KeyRange]:
+    def _find_ranges(self, axis: int, borders: Borders) -> list[KeyRange]:
         if self.plan.axes[axis].domain.is_exact:
             return key_ranges(self.plan.axes[axis], self.side, self.key(axis))
-        keys = self.sorted(IndexOrder((), axis))  # bounds that are widened come sorted
+        keys = self.sorted(IndexOrder((), axis, borders))  # bounds that are widened come sorted
         ranges = key_ranges(self.plan.axes[axis], self.side, keys.key)
         back = np.empty_like(keys.row)
         back[keys.row] = np.arange(len(back), dtype=back.dtype)
@@ -158,12 +164,12 @@ class KeyedBatch:
         row = np.arange(len(self), dtype=np.int32)
         if order.key is None and not order.group:
             return SortedKeys(row, np.zeros(len(self), np.int64), None)
-        group = group_keys([self.key(axis) for axis in order.group]) if order.group else None
+        group = group_keys([self.key(axis, order.borders) for axis in order.group]) if order.group else None
         if order.key is None:
             assert group is not None
             row = sort_keys(group, row)
             return SortedKeys(row, group[row], None)
-        key = self.key(order.key)
+        key = self.key(order.key, order.borders)
         row = sort_keys(key, row)
         if group is not None:
             row = sort_keys(group, row)

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys
+from watersmeet.columns.keys import Borders, axis_keys
 from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
@@ -36,7 +36,7 @@ from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of, one_array
 from watersmeet.window.plain_rows import PlainRows, can_be_plain
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
-from watersmeet.window.sample import key_fractions, sample_rows
+from watersmeet.window.sample import choose_borders, key_fractions, sample_rows
 from watersmeet.window.segment import Segment
 
 __all__ = ["Match", "StreamWindow"]
@@ -208,13 +208,16 @@ class StreamWindow:
         own = sample_rows(batch.rows)
         assert other is None or other.side != self.side, "a window is not its own opposite: its columns are others"
         opposite = None if other is None else other.sample()
+        used = [window.segments[-1].choice.order.borders for window in (self, other) if window and window.segments]
+        borders = choose_borders(plan.axes, self.side, own, opposite, plan.schemas, used=used)
         fractions = {
-            number: key_fractions(axis, self.side, own, opposite, plan.schemas) for number, axis in enumerate(plan.axes)
+            number: key_fractions(axis, self.side, own, opposite, plan.schemas, borders=borders)
+            for number, axis in enumerate(plan.axes)
         }
         if plan.time is not None:
             reach = plan.length("left") + plan.length("right")
             fractions[plan.time] = min(1.0, reach / max(1, self._expected_span(len(batch), place)))
-        return choose(
+        choice = choose(
             plan.structure,
             plan.axes,
             plan.time,
@@ -223,6 +226,10 @@ class StreamWindow:
             window_rows=max(self.rows, len(batch)),
             growing_keys=self._is_growing(batch),
         )
+        if not borders:
+            return choice
+        reason = f"{choice.reason}; keys of text begin behind what texts next to each other share"
+        return Choice(choice.structure, replace(choice.order, borders=borders), reason)
 
     def _expected_span(self, rows: int, place: Extent) -> int:
         """Return how much time a segment that begins with this batch will probably span."""
@@ -237,7 +244,7 @@ class StreamWindow:
         if last.choice.order.key is None:
             return False
         tenth = (last.keys.high - last.keys.low) // 10
-        return int(batch.key(last.choice.order.key).min()) > last.keys.high - tenth
+        return int(batch.key(last.choice.order.key, last.choice.order.borders).min()) > last.keys.high - tenth
 
     def sample(self) -> pa.RecordBatch | None:
         """Return some of the newest rows, or None when none has come yet."""
@@ -255,7 +262,8 @@ class StreamWindow:
             inside = self._inside(segment, batch)
             if inside is None:
                 continue
-            checks = self._checks(segment.choice.order, window_holds=inside)
+            order = segment.choice.order
+            checks = [(axis, order.borders) for axis in self._checks(order, window_holds=inside)]
             for pairs in segment.probe(batch):
                 for stored, who, row in segment.payload.split(pairs.who, pairs.row):
                     left = self._narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
@@ -284,25 +292,26 @@ class StreamWindow:
         ]
 
     def _narrowed(
-        self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[int], *, window_holds: bool
+        self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[tuple[int, Borders]], *, window_holds: bool
     ) -> Pairs:
         """Return the candidates for which the axes to check hold, and the window.
 
         What an axis that is not required stands for is in the residual too. Keys tell much faster that it does not
         hold, but those of all rows are computed for that, which few candidates are not worth.
         """
-        for axis in checks:
+        for axis, borders in checks:
             if self.plan.axes[axis].required or pairs.count * ROWS_PER_CANDIDATE >= stored.rows.num_rows:
-                pairs = self._in_ranges(stored, pairs, batch, axis)
+                pairs = self._in_ranges(stored, pairs, batch, axis, borders)
         if self.plan.time is None and not window_holds:
             pairs = self._in_count_window(stored, pairs, batch)
         return pairs
 
-    def _in_ranges(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int) -> Pairs:
-        keys = stored.keys(axis, lambda rows: axis_keys(self.plan.axes[axis], self.side, rows, self.plan.schemas))
+    def _in_ranges(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders) -> Pairs:
+        own, schemas = self.plan.axes[axis], self.plan.schemas
+        keys = stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
         keep = np.zeros(pairs.count, bool)
         kept = 0
-        for wanted in batch.ranges(axis):  # disjoint, so no pair is counted twice
+        for wanted in batch.ranges(axis, borders):  # disjoint, so no pair is counted twice
             kept += keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, keys, keep)
         return _kept(pairs, keep, kept)
 
