@@ -247,9 +247,23 @@ def one_array(parts: list[pa.Array]) -> pa.Array:
     """Concatenate the parts of a column.
 
     Plain columns are put together by NumPy, which asks the system for large pages: rows are gathered from all over a
-    chunk, and small pages would add misses of the page table to those of the cache.
+    chunk, and small pages would add misses of the page table to those of the cache. Dictionaries are first cut down to
+    what the parts use of them: every batch may bring one of all values there are.
     """
     kind = parts[0].type
     if is_plain(kind) and not any(part.null_count for part in parts):
         return from_words(kind, np.concatenate([words_of(part) for part in parts]))
+    if pa.types.is_dictionary(kind):
+        parts = [_with_used_values(part) for part in parts]
     return pa.chunked_array(parts).unify_dictionaries().combine_chunks()
+
+
+def _with_used_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return a column without those values of its dictionary that no row has, where there are many."""
+    if len(column.dictionary) <= len(column):
+        return column
+    places = column.indices
+    used = np.unique(np.asarray(places.drop_null()))
+    at = np.searchsorted(used, np.asarray(places.fill_null(0)))
+    indices = pa.array(at, places.type, mask=np.asarray(places.is_null()))
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)), ordered=column.type.ordered)

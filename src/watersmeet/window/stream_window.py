@@ -380,7 +380,9 @@ def _ends(candidates: list[Candidates]) -> Int64s:
 
 
 def _taken(rows: pa.RecordBatch, column: Column, at: Int32s) -> pa.Array:
-    return rows.column(column.name).take(pa.array(at))
+    """Return the values of a column for some rows, without a dictionary: it may hold many more than these rows have."""
+    taken = rows.column(column.name).take(pa.array(at))
+    return taken.dictionary_decode() if isinstance(taken, pa.DictionaryArray) else taken
 
 
 def _kept(pairs: Pairs, keep: npt.NDArray[np.bool_], kept: int) -> Pairs:
