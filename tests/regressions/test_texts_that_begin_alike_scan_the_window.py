@@ -16,7 +16,7 @@ def test_a_comparison_finds_few_candidates_beyond_its_pairs(monkeypatch: pytest.
     probe = BiSort.probe
 
     def counted(index: BiSort, probes: Probes) -> list[Matches]:
-        found = probe(index, probes)
+        found = list(probe(index, probes))
         candidates.append(count_matches(found))
         return found
 

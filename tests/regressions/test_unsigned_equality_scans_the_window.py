@@ -23,7 +23,7 @@ def test_only_equal_keys_are_candidates(kind: pa.DataType, first: int, monkeypat
     probe = BiSort.probe
 
     def counted(index: BiSort, probes: Probes) -> list[Matches]:
-        found = probe(index, probes)
+        found = list(probe(index, probes))
         candidates.append(count_matches(found))
         return found
 
