@@ -32,6 +32,7 @@ class Record:
 
     def __init__(self, folder: Path, half: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self._file = folder / f"{half}.jsonl"
         self.lines: list[dict[str, Any]] = []
         if self._file.exists():

@@ -48,6 +48,7 @@ class Driver:
     @property
     def has_answered(self) -> bool:
         """Whether there is an answer to be read."""
+        assert self._process.stdout is not None
         return bool(select.select([self._process.stdout], [], [], 0)[0])
 
     def kill(self) -> None:
@@ -60,11 +61,13 @@ class Driver:
         """Kill one executor's JVM; return how many processes were killed."""
         return _kill(random.permutation(self._started("CoarseGrainedExecutorBackend"))[:1].tolist())
 
-    def kill_workers(self) -> int:
-        """Kill all Python workers, not the daemons that they were forked from; return how many."""
-        workers = self._started("pyspark.daemon")
-        parents = {parent for pid, parent, _ in _processes() if pid in workers}
-        return _kill([pid for pid in workers if pid not in parents])
+    def kill_workers(self, *, daemons: bool = False) -> int:
+        """Kill all Python workers, or the daemons that they were forked from; return how many."""
+        return kill_workers(self.python_workers(), daemons=daemons)
+
+    def python_workers(self) -> list[int]:
+        """Return all Python workers, and the daemons that they were forked from."""
+        return self._started("pyspark.daemon")
 
     def stop(self) -> None:
         assert self._process.stdin is not None
@@ -84,6 +87,12 @@ class Driver:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._errors.close()
+
+
+def kill_workers(workers: list[int], *, daemons: bool = False) -> int:
+    """Kill those of some Python workers that were forked, or the daemons that forked them; return how many."""
+    parents = {parent for pid, parent, _ in _processes() if pid in workers}
+    return _kill([pid for pid in workers if (pid in parents) == daemons])
 
 
 def _spark_home(scratch: Path) -> Path:
@@ -133,5 +142,5 @@ class Drivers:
         self._running.pop(master).kill()
 
     def stop(self) -> None:
-        for driver in self._running.values():
-            driver.stop()
+        while self._running:
+            self._running.popitem()[1].stop()

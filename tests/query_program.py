@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr, xxhash64
 
 import streams
 import watersmeet as wm
@@ -37,6 +39,9 @@ class Job:
     """Folder of routing tables; None: the first one stays."""
     epoch: int = 10
     """Micro-batches in a reorganisation epoch."""
+    truth: str | None = None
+    """Condition of Spark SQL's batch join over ``left.parquet`` and ``right.parquet`` in ``home``, whose pairs the file
+    ``verdict`` then compares with those committed, all columns of them."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -47,7 +52,8 @@ def joined(spark: SparkSession, job: Job) -> DataFrame:
     balancing.EPOCH = job.epoch  # type: ignore[misc]
     if job.tables is not None:
         spark.conf.set(balancing.FOLDER, job.tables)
-    window = wm.time_window(**job.window) if "ts" in job.window else wm.count_window(**job.window)  # type: ignore[arg-type]
+    in_time = "ts" in job.window or "left_ts" in job.window
+    window = wm.time_window(**job.window) if in_time else wm.count_window(**job.window)  # type: ignore[arg-type]
     return wm.join(
         stream(spark, job.left),
         stream(spark, job.right),
@@ -66,9 +72,33 @@ def run(spark: SparkSession, job: Job) -> str:
         streams.run(joined(spark, job), job.home)
     except StreamingQueryException as error:
         return f"failed: {str(error).splitlines()[0]}"
+    if job.truth is not None:
+        Path(job.home, "verdict").write_text(json.dumps(verdict(spark, job, job.truth)), encoding="utf-8")
+        return "done"
     found = list(streams.committed(spark, job.home).elements())
     Path(job.home, "found").write_text(json.dumps(found), encoding="utf-8")
     return "done"
+
+
+def verdict(spark: SparkSession, job: Job, truth: str) -> dict[str, int]:
+    """Count the pairs that were committed, and those that Spark SQL's batch join has more and fewer of."""
+    widths = [len(spark.read.parquet(folder).columns) for folder in (job.left, job.right)]
+    left, right = (spark.read.parquet(f"{job.home}/{side}.parquet").alias(side) for side in ("left", "right"))
+    both = left.join(right, expr(truth)).toDF(*map(str, range(sum(widths) + 4)))  # each side has two numbers behind it
+    numbers = [*range(widths[0]), *range(widths[0] + 2, sum(widths) + 2)]
+    expected = digests(both.select([f"`{n}`" for n in numbers]))
+    found = digests(spark.read.parquet(f"{job.home}/pairs"))
+    return {
+        "found": found.total(),
+        "lost": (expected - found).total(),
+        "wrong": (found - expected).total(),
+    }
+
+
+def digests(frame: DataFrame) -> Counter[int]:
+    """Return a digest of every row, all columns of it."""
+    plain = frame.toDF(*map(str, range(len(frame.columns))))
+    return Counter(row[0] for row in plain.select(xxhash64(*plain.columns)).collect())
 
 
 def main(scratch: Path, settings: dict[str, str]) -> None:

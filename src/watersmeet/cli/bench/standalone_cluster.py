@@ -58,7 +58,7 @@ class _Daemon:
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 -- Spark's own script
-                ["/bin/sh", "-c", KEEPER, "sh", home / "bin" / "spark-class", program, "--host", LOOPBACK, *arguments],
+                ["/bin/sh", "-c", KEEPER, "sh", home / "bin" / "spark-class", program, *arguments],
                 env={**os.environ, "SPARK_HOME": str(home), **DAEMON_SETTINGS, **environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -115,7 +115,7 @@ class StandaloneCluster:
         self._memory = memory
         self._begun = 0
         self.workers: list[SparkWorker] = []
-        ports = ["--port", "0", "--webui-port", "0"]
+        ports = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
         self._master = _Daemon("org.apache.spark.deploy.master.Master", ports, folder / "master", {}, processor=None)
         try:
             self.master = self._master.await_line(r"Starting Spark master at (spark://\S+)")
@@ -144,13 +144,17 @@ class StandaloneCluster:
             settings["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
         return settings
 
-    def add_worker(self, *, processor: int | None = None) -> SparkWorker:
-        """Start a worker, bound to a processor of this machine if one is given; it registers by itself."""
+    def add_worker(self, *, processor: int | None = None, host: str = LOOPBACK) -> SparkWorker:
+        """Start a worker, bound to a processor of this machine if one is given; it registers by itself.
+
+        Workers at different addresses of the loopback seem to be on different machines, which matters to Spark where it
+        runs a slow task a second time: never where the first attempt is.
+        """
         folder = self._folder / f"worker-{self._begun}"
         self._begun += 1
-        arguments = ["--cores", "1", "--memory", self._memory, "--port", "0", "--webui-port", "0"]
+        arguments = ["--host", host, "--cores", "1", "--memory", self._memory, "--port", "0", "--webui-port", "0"]
         arguments += ["--work-dir", str(folder / "work"), self.master]
-        scratch = {"SPARK_LOCAL_DIRS": str(folder / "scratch")}
+        scratch = {"SPARK_LOCAL_DIRS": str(folder / "scratch"), "SPARK_LOCAL_IP": host, "SPARK_PUBLIC_DNS": host}
         worker = SparkWorker("org.apache.spark.deploy.worker.Worker", arguments, folder, scratch, processor=processor)
         self.workers.append(worker)
         return worker
