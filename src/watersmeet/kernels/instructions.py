@@ -1,13 +1,17 @@
 """Instructions of the processor that Python has no word for: fetch ahead, compare a block of keys, copy by address.
 
 LLVM turns them into what the processor has. A block's comparison is one instruction with 512-bit registers, and two or
-four with narrower ones; either way it has no branch to guess and no chain of steps that wait for each other.
+four with narrower ones; either way it has no branch to guess and no chain of steps that wait for each other. Where
+nothing is compiled (``NUMBA_DISABLE_JIT``) stand-ins in Python take their places.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Final
 
+import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
@@ -116,3 +120,41 @@ def _element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Return the address of ``array[position]``, the first two arguments."""
     data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     return builder.gep(data, [arguments[1]])
+
+
+# --- stand-ins, for kernels that are not compiled ---------------------------------------------------------------------
+
+
+def _flags(bits: Any) -> np.int64:
+    """Return one bit for each of a block's flags."""
+    return np.int64(np.packbits(bits, bitorder="little")[0])
+
+
+if numba.config.DISABLE_JIT:
+
+    def prefetch(array: Any, position: Any) -> None:
+        """Do nothing: nothing is computed faster here."""
+
+    def flags_before(keys: Any, begin: Any, bound: Any) -> Any:
+        """Tell which keys of the block at ``begin`` are less than ``bound``, a bit for each."""
+        return _flags(keys[begin : begin + BLOCK] < bound)
+
+    def flags_up_to(keys: Any, begin: Any, bound: Any) -> Any:
+        """Tell which keys of the block at ``begin`` are not greater than ``bound``, a bit for each."""
+        return _flags(keys[begin : begin + BLOCK] <= bound)
+
+    def flags_at(keys: Any, begin: Any, bound: Any) -> Any:
+        """Tell which keys of the block at ``begin`` equal ``bound``, a bit for each."""
+        return _flags(keys[begin : begin + BLOCK] == bound)
+
+    def count_flags(flags: Any) -> Any:
+        """Return how many bits are set."""
+        return int(flags).bit_count()
+
+    def copy_value(target: Any, source: Any, kind: Any) -> None:
+        """Copy a number of some NumPy type from one address to another."""
+        ctypes.memmove(int(target), int(source), np.dtype(kind).itemsize)
+
+    def copy_bytes(target: Any, source: Any, count: Any) -> None:
+        """Copy so many bytes from one address to another."""
+        ctypes.memmove(int(target), int(source), int(count))
