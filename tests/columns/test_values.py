@@ -228,6 +228,55 @@ def test_constants(text: str, expected: bool) -> None:
     assert (oracle.Evaluator(SCHEMAS).value(predicate, {}) is True) == expected
 
 
+def crossed(arrow: pa.DataType, values: list[Any]) -> dict[str, pa.Array]:
+    """Return two columns whose rows are all pairs of some values."""
+    return {
+        "left": pa.array([a for a in values for _ in values], arrow),
+        "right": pa.array([b for _ in values for b in values], arrow),
+    }
+
+
+def truth_of(text: str, columns: dict[str, pa.Array]) -> tuple[list[bool], list[bool]]:
+    """Return for each row of ``left.x`` and ``right.x`` whether a condition holds: evaluated, and by the oracle."""
+    schemas = {side: pa.schema([("x", column.type)]) for side, column in columns.items()}
+    predicate = parse_predicate(text)
+    type_of(predicate, schemas)
+    rows = [oracle.rows_of(side, pa.table({"x": column})) for side, column in columns.items()]
+    oracles = oracle.Evaluator(schemas)
+    expected = [oracles.value(predicate, {**a, **b}) is True for a, b in zip(*rows, strict=True)]
+    return is_true(predicate, lambda column: columns[column.side], schemas, len(expected)).tolist(), expected
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("arrow", [pa.float32(), pa.float64()])
+def test_nan_compares_with_nan_and_with_all_others(operator: str, arrow: pa.DataType) -> None:
+    found, expected = truth_of(f"left.x {operator} right.x", crossed(arrow, [NAN, -INF, -0.0, 0.0, 1.5, INF, None]))
+    assert found == expected
+    assert found[0] == (operator in ("=", "<=", ">=")), "NaN equals NaN and is not less than it"
+
+
+@pytest.mark.parametrize("operation", ["left.x - right.x", "left.x + right.x", "left.x * right.x", "-left.x - right.x"])
+@pytest.mark.parametrize("bound", ["0", "9223372036854775807", "-9223372036854775808"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [-(2**63), 5],
+        [2**63 - 1, -5],
+        [2**63 - 1, 1],
+        [-(2**63), -1],
+        [-(2**63), -(2**62), -1, 0, 1, 2**62, 2**63 - 1],
+        [-3, 0, 2**31, 2**32 + 1],
+    ],
+    ids=str,
+)
+def test_ends_of_int64_do_not_wrap_around(operation: str, bound: str, values: list[int]) -> None:
+    """Each pair of values by itself too: what lies beyond 64 bits must be seen by the ends of the two columns."""
+    for some in (values, *([a, b] for a in values for b in values)):
+        for operator in ("<", ">=", "="):
+            found, expected = truth_of(f"{operation} {operator} {bound}", crossed(pa.int64(), some))
+            assert found == expected, some
+
+
 def test_slices_with_offsets_read_their_own_rows() -> None:
     columns = {(side, name): TABLES[side][name].combine_chunks() for side in TABLES for name in COLUMNS}
     for name in COLUMNS:

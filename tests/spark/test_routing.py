@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import watersmeet as wm
 from strategies import DOMAINS
 from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import core_ids, partition_of
-from watersmeet.spark.routing import choose_routing, route_rows
+from watersmeet.spark.routing import buckets_of, choose_routing, reach_of, route_rows
 from watersmeet.spec.predicates import band, equal, less
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.plan import JoinPlan, plan_join
@@ -117,6 +118,48 @@ def test_a_right_row_is_counted_once_and_its_copies_apart(left: list[int], right
         ]  # type: ignore[arg-type]
         assert sorted(row for _, row, group in counted if group >= 0) == list(range(len(values)))
         assert all(table.newest.owners[group if group >= 0 else ~group] == (core,) for core, _, group in counted)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.3, 1e-3, 7.7])
+def test_floats_on_the_border_of_a_bucket_meet_once(width: float) -> None:
+    """Left values on and beside the borders of buckets, right ones a band away: rounding decides which match."""
+    on = parse_predicate(f"ABS(left.k - right.k) <= {width}D")
+    spread = np.arange(-200, 200) * (2 * width)
+    left = np.concatenate([spread, np.nextafter(spread, np.inf), np.nextafter(spread, -np.inf)])
+    right = np.concatenate([left + width, left - width])
+    met = _meetings(_plan(pa.float64(), on), "bucket", 5, left.tolist(), right.tolist())
+    near = np.abs(left[:, None] - right[None, :]) <= width
+    assert (met <= 1).all()
+    assert (met[near] == 1).all()
+    beyond = (right[None, :] + width < left[:, None]) | (right[None, :] - width > left[:, None])
+    assert (near & beyond).any(), "for some of these the band's ends, rounded, lie on the wrong side"
+
+
+@pytest.mark.parametrize(("below", "above"), [(0, 0), (10, 10), (0, 7), (3, 12)])
+def test_a_right_row_goes_to_the_buckets_of_its_band_and_to_no_other(below: int, above: int) -> None:
+    """One copy too many would give the same pairs, and cost a row of memory on another core."""
+    plan = _plan(pa.int64(), band("k", "k", below=below, above=above))
+    axis = plan.axes[0]
+    values = np.arange(-300, 300)
+    rows = pa.record_batch({"k": pa.array(values, pa.int64())})
+    for wide in (1, 2, 4):
+        width = reach_of(axis)[1] - reach_of(axis)[0]
+        step = max(1, int(width * wide))
+        first, last = buckets_of(axis, "right", plan.schemas, rows, reach=reach_of(axis), width=width * wide)
+        assert first.tolist() == ((values - below) // step).tolist()
+        assert last.tolist() == ((values + above) // step).tolist()
+        own, same = buckets_of(axis, "left", plan.schemas, rows, reach=(Fraction(0), Fraction(0)), width=width * wide)
+        assert own.tolist() == same.tolist() == (values // step).tolist()
+
+
+def test_a_float_comes_to_no_core_for_a_bucket_that_its_band_does_not_touch() -> None:
+    plan = _plan(pa.float64(), band("k", "k", 1.0))
+    axis = plan.axes[0]
+    values = np.arange(-40, 40) + 0.5  # no end of a band lies on a border
+    rows = pa.record_batch({"k": pa.array(values, pa.float64())})
+    first, last = buckets_of(axis, "right", plan.schemas, rows, reach=reach_of(axis), width=Fraction(2))
+    assert first.tolist() == np.floor((values - 1) / 2).tolist()
+    assert last.tolist() == np.floor((values + 1) / 2).tolist()
 
 
 def test_a_routing_that_does_not_fit_is_refused() -> None:
