@@ -9,7 +9,8 @@ READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-all check lint types imports soak
+.PHONY: help demo test test-long test-all check lint types imports
+.PHONY: soak mutants coverage
 .PHONY: bench bench-engine bench-multiway bench-cluster bench-spark format clean
 
 help: ## Show this list
@@ -34,15 +35,24 @@ check: ## Run format, lint, types, imports and the fast tests, as CI does
 	@$(MAKE) --no-print-directory imports
 	@$(MAKE) --no-print-directory test
 
-soak: $(READY) ## Join at random for hours, against the oracle; resumable (CASES=1000 MINUTES=30 WORKERS=2)
-	@$(BIN)/python -m soak $(if $(CASES),--cases $(CASES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WORKERS),--workers $(WORKERS))
+soak: $(READY) ## Join at random for hours, in-process and on Spark with kills (ONLY=cases|queries CASES= KILLS= MINUTES= WORKERS=)
+	@$(BIN)/python -m soak $(if $(ONLY),--only $(ONLY)) $(if $(CASES),--cases $(CASES)) $(if $(KILLS),--kills $(KILLS)) \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WORKERS),--workers $(WORKERS))
+
+mutants: $(READY) ## Change the package in one place at a time and see whether the tests notice (ONLY=kernels WORKERS=2)
+	@$(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY)) $(if $(WORKERS),--workers $(WORKERS))
+
+coverage: $(READY) ## Run the kernels' tests uncompiled and show which branches they take
+	@NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q --timeout=900 --cov=watersmeet.kernels --cov-branch --cov-report=term-missing \
+	  tests/subwindow tests/columns tests/window
 
 lint: $(READY) ## Check format and lint (ruff)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 
-types: $(READY) ## Check types (mypy --strict)
+types: $(READY) ## Check types (mypy --strict), of the tests too
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/mypy.ini
 
 imports: $(READY) ## Check who imports whom (import-linter)
 	@$(BIN)/lint-imports --no-logo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -66,9 +67,11 @@ def conditions_on(operands: st.SearchStrategy[ex.Expression]) -> st.SearchStrate
     )
 
 
-BOOLEANS = st.builds(ex.Boolean, COLUMNS | st.sampled_from([ex.Constant(True, "boolean"), ex.Constant(None, "null")]))
+BOOLEANS: st.SearchStrategy[Any] = st.builds(
+    ex.Boolean, COLUMNS | st.sampled_from([ex.Constant(True, "boolean"), ex.Constant(None, "null")])
+)
 OPERANDS: st.SearchStrategy[ex.Expression] = st.deferred(
     lambda: COLUMNS | CONSTANTS | values_of(OPERANDS) | conditions_on(OPERANDS)
 )
 """Conditions stand among the operands of comparisons, functions and arithmetic: types are not looked at."""
-PREDICATES: st.SearchStrategy[ex.Predicate] = st.deferred(lambda: BOOLEANS | conditions_on(OPERANDS))
+PREDICATES: st.SearchStrategy[Any] = st.deferred(lambda: BOOLEANS | conditions_on(OPERANDS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator as op
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -60,7 +60,7 @@ def column_values(column: pa.ChunkedArray) -> list[Any]:
     kind, arrow = column_type(column.type).kind, column.type
     if kind in ("timestamp", "interval"):
         return [None if v is None else Fraction(v, SUBSECOND[arrow.unit]) for v in column.cast(pa.int64()).to_pylist()]
-    convert = {
+    convert: Callable[[Any], Any] = {
         "date": lambda v: v.toordinal() - date(1970, 1, 1).toordinal(),
         "decimal": Fraction,
         "float": np.float32,
@@ -86,7 +86,7 @@ class Evaluator:
             case ex.Column(side, name):
                 return column_type(self.schemas[side].field(name).type)
             case ex.Constant(Decimal() as value):
-                scale = max(-value.as_tuple().exponent, 0)
+                scale = max(-int(value.as_tuple().exponent), 0)
                 return Type("decimal", max(len(value.as_tuple().digits), scale), scale)
             case ex.Constant(value, kind):
                 return Type(kind, len(str(abs(value))) if kind == "int" else 0)
@@ -123,7 +123,7 @@ class Evaluator:
         if "null" in kinds:
             return common
         if "date" in kinds and len(kinds) > 1:
-            whole = "int" in kinds or (isinstance(other, ex.Constant) and not other.value % timedelta(days=1))
+            whole = "int" in kinds or (isinstance(other, ex.Constant) and not constant(other.value) % 86400)
             return Type("date" if whole else "timestamp")
         if "timestamp" in kinds and len(kinds) > 1:
             return Type("timestamp")
@@ -303,8 +303,9 @@ def on_time(
                 if largest[i] is None
                 else max([largest[i], *(row[names[i]] for row in timed)])
             )
-        if None not in largest:
-            reached = min(largest) - constant(lateness)
+        known = [time for time in largest if time is not None]
+        if len(known) == len(largest):
+            reached = min(known) - constant(lateness)
             watermark = reached if watermark is None else max(watermark, reached)
     return kept, late
 
@@ -345,11 +346,11 @@ def pairs(
 def meets(window: Window, left: Any, right: Any) -> bool:
     if isinstance(window, TimeWindow):
         distance = left["left", window.left_ts] - right["right", window.right_ts]
-        return distance <= constant(window.right) if distance >= 0 else -distance <= constant(window.left)
+        return bool(distance <= constant(window.right) if distance >= 0 else -distance <= constant(window.left))
     (left_number, rights_before), (lefts_before, right_number) = left["left", "#"], right["right", "#"]
     if left_number < lefts_before:  # the left row came first
-        return lefts_before - left_number <= window.left
-    return rights_before - right_number <= window.right
+        return bool(lefts_before - left_number <= window.left)
+    return bool(rights_before - right_number <= window.right)
 
 
 def results(

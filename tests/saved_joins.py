@@ -156,7 +156,7 @@ SNAPSHOTS: Final[dict[str, Pair | Many]] = {
 }
 
 
-def joins(case: Pair | Many) -> tuple[Any, type]:
+def joins(case: Pair | Many) -> tuple[Any, Any]:
     """Return a new join of a case, and its class."""
     if isinstance(case, Pair):
         return wm.StreamJoin(left=LEFT, right=RIGHT, on=case.on, window=case.window, **case.options), wm.StreamJoin

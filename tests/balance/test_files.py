@@ -94,7 +94,7 @@ def test_a_lost_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_writer_whose_draft_is_taken_away_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As happens when a clock jumps, and the draft looks as if its writer had died long ago."""
-    rename, taken = Path.rename, []
+    rename, taken = Path.rename, list[Path]()
 
     def take_away(draft: Path, target: Path) -> Path:
         if not taken:

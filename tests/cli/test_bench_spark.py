@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,12 @@ pytest.importorskip("matplotlib")
 CONTEXT = Context(quick=True, progress=Progress("test"))
 
 
-def _run_quick(name: str, out: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+def _run_quick(name: str, out: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Run an experiment and return what it wrote."""
     assert main(["bench", "spark", "--quick", "--only", name, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert f"=== {name}: " in printed
-    written: dict[str, object] = json.loads((out / f"{name}.json").read_text())
+    written: dict[str, Any] = json.loads((out / f"{name}.json").read_text())
     assert written["quick"] is True
     return written
 

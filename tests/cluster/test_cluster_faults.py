@@ -93,7 +93,7 @@ def _truth(load: str, routing: Routing) -> Pairs:
     duckdb.register("l", pa.concat_tables(_tables(load, 1)))
     duckdb.register("r", pa.concat_tables(_tables(load, 2)))
     on = CASES[routing].replace("left.", "l.").replace("right.", "r.")
-    pairs = duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on} AND {WINDOW_SQL}").to_arrow_table()  # noqa: S608
+    pairs = duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on} AND {WINDOW_SQL}").to_arrow_table()  # type: ignore[union-attr] # noqa: S608
     return Counter(zip(*(column.to_pylist() for column in pairs.columns), strict=True))
 
 

@@ -46,7 +46,7 @@ def join_over(window: Window, **options: Any) -> wm.StreamJoin:
     return wm.StreamJoin(left=SCHEMA, right=SCHEMA, on=on, window=window, **options)
 
 
-def pushed(window: Window = WINDOWS[0], **options: Any) -> wm.StreamJoin:
+def pushed(window: Any = WINDOWS[0], **options: Any) -> wm.StreamJoin:
     join = join_over(window, **options)
     join.push(left=table(0, 4), right=table(2, 3))
     join.push(left=table(4, 2))

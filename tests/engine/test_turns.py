@@ -276,7 +276,8 @@ def interrupted(name: str, call: str, at: int, error: type[BaseException]) -> bo
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", JOINS)
 def test_oracle_a_call_interrupted_at_some_lines(name: str, call: str) -> None:
-    at, error = 1, KeyboardInterrupt
+    at = 1
+    error: type[BaseException] = KeyboardInterrupt
     while interrupted(name, call, at, error):
         at += 1 + at // 2  # every line of the first few, then fewer
         error = MemoryError if error is KeyboardInterrupt else KeyboardInterrupt

@@ -29,7 +29,7 @@ def _plan(on: str, kinds: dict[str, pa.DataType]) -> MultiPlan:
 
 
 def _possible(plan: MultiPlan) -> list[str]:
-    found = []
+    found: list[str] = []
     for kind in KINDS:
         try:
             found.append(choose_multi_routing(kind, plan, 3).kind)  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def _truth(case: str) -> Pairs:
         duckdb.register("l", pa.concat_tables(lefts))
         duckdb.register("r", pa.concat_tables(rights))
         on = CASES[case].replace("left.", "l.").replace("right.", "r.")
-        pairs = duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on} AND {TIME_SQL}").to_arrow_table()  # noqa: S608
+        pairs = duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on} AND {TIME_SQL}").to_arrow_table()  # type: ignore[union-attr] # noqa: S608
     return Counter(zip(*(column.to_pylist() for column in pairs.columns), strict=True))
 
 

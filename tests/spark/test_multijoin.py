@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import reduce
 from itertools import permutations
 from pathlib import Path
@@ -17,10 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import oracle
 import watersmeet as wm
-from conftest import Streams
 from streams import metrics_of, run, stream
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
+
+Streams = Callable[[str, list[pa.Table]], Path]
 
 SPAN = 1_000_000
 """Microseconds that one file spans."""

@@ -186,7 +186,7 @@ def test_refusals_before_the_query_starts(spark: SparkSession, folder_of: Stream
         (wm.SpecificationError, "cores=", lambda: wm.join(*frames, CASES["hash"], WINDOW, cores=0)),
     ):
         with pytest.raises(error, match=words) as refused:
-            call()
+            call()  # type: ignore[no-untyped-call]
         assert "allowed:" in str(refused.value)
         assert "next step:" in str(refused.value)
 

@@ -113,7 +113,7 @@ def test_restart_around_a_merge(spark: SparkSession, folder_of: Streams, tmp_pat
     lefts, rights = _tables(65, batches, rows), _tables(66, batches, rows)
     on, window = "left.k BETWEEN right.k - 300 AND right.k + 300", wm.time_window("1600 milliseconds", ts="ts")
     starts: list[tuple[int, Any]] = [(first, "rap_table"), (first + 8, "wib_tree"), (batches, "bi_sort")]
-    begin, merged = 0, []
+    begin, merged = 0, list[Any]()
     for end, structure in starts:
         left, right = folder_of("left", lefts[begin:end]), folder_of("right", rights[begin:end])
         pairs = wm.join(stream(spark, left), stream(spark, right), on, window, cores=2, structure=structure)
