@@ -34,7 +34,7 @@ Content = list[bytes]
 """The sections of a snapshot."""
 
 INTEGERS = (0, 1, 2, 3, 7, 8, 63, 64, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
-VALUES = (
+VALUES: tuple[Any, ...] = (
     None,
     True,
     0,
@@ -114,6 +114,7 @@ def table_of(schema: pa.Schema, first: int, count: int) -> pa.Table:
 def bases() -> list[Join]:
     """Return joins of all kinds, with rows in their windows, or without."""
     found: list[Join] = []
+    window: Any
     for number, (columns, on) in enumerate(BASES):
         schema = schema_of(columns)
         for window in (TIMED[number % 2], COUNTED[number // 2 % 2]):

@@ -1,0 +1,64 @@
+"""Sorting and merging runs, against Python's own sort: stable, by group and key, padded behind the last key."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from watersmeet.kernels import sorted_run
+
+LIMIT = np.iinfo(np.int64)
+
+
+def drawn(seed: int, size: int) -> list[tuple[int, int]]:
+    """Return groups and keys: few, so that many are equal; or from all of int64."""
+    random = np.random.default_rng(seed)
+    groups = random.integers(0, 4, size)
+    keys = random.integers(-5, 5, size) if seed % 2 else random.integers(LIMIT.min, LIMIT.max, size, endpoint=True)
+    return list(zip(groups.tolist(), keys.tolist(), strict=True))
+
+
+def run_of(entries: list[tuple[int, int]], has_groups: bool) -> tuple[sorted_run.Int64s, sorted_run.Int64s | None]:
+    """Return padded keys and groups."""
+    columns = []
+    for number in (1, 0):
+        run = sorted_run.empty_run(len(entries))
+        run[: len(entries)] = [entry[number] for entry in entries]
+        run[len(entries) :] = LIMIT.max
+        columns.append(run)
+    return columns[0], columns[1] if has_groups else None
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+@pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 5), (5, 0), (1, 1), (1, 40), (40, 1), (33, 40), (64, 64)])
+def test_two_runs_become_one(left: int, right: int, has_groups: bool) -> None:
+    for seed in range(8):
+        parts = [drawn(seed, left), drawn(seed + 100, right)]
+        if not has_groups:
+            parts = [[(0, key) for _, key in part] for part in parts]
+        a, b = (sorted(part) for part in parts)
+        (key_a, group_a), (key_b, group_b) = run_of(a, has_groups), run_of(b, has_groups)
+        size = left + right
+        key, row = sorted_run.empty_run(size), np.empty(size, np.int32)
+        group = sorted_run.empty_run(size) if has_groups else None
+        rows = np.arange(size, dtype=np.int32)
+        sorted_run.merge_runs(key_a, rows[:left], group_a, left, key_b, rows[left:], group_b, right, key, row, group)
+        order = sorted(range(size), key=lambda at: [*a, *b][at])  # stable: of equal ones the first run's come first
+        assert row.tolist() == order
+        assert key.tolist() == [[*a, *b][at][1] for at in order] + [LIMIT.max] * sorted_run.BLOCK
+        if group is not None:
+            assert group.tolist() == [[*a, *b][at][0] for at in order] + [LIMIT.max] * sorted_run.BLOCK
+
+
+@pytest.mark.parametrize("span", [0, 1, 2, 2**11 - 1, 2**11, 2**22, 2**33 + 1, 2**63, 2**64 - 1])
+def test_keys_are_sorted_whatever_their_span(span: int) -> None:
+    random = np.random.default_rng(7)
+    smallest = max(LIMIT.min, -span)
+    keys = np.array(sorted({smallest, smallest + span, *(smallest + span * n // 40 for n in range(40))}), np.int64)
+    shuffled = random.permutation(np.repeat(keys, 3))
+    order = np.arange(len(shuffled), dtype=np.int32)
+    assert sorted_run.sort_keys(shuffled, order).tolist() == np.argsort(shuffled, kind="stable").tolist()
+
+
+def test_nothing_is_sorted_too() -> None:
+    assert len(sorted_run.sort_keys(np.empty(0, np.int64), np.empty(0, np.int32))) == 0
