@@ -161,6 +161,79 @@ def test_merging_takes_older_and_newer_rows_together(scratch: Path) -> None:
     assert {(pair["left_id"] < 2 * ROWS, pair["left_note"] is None) for pair in last} == {(True, True), (False, False)}
 
 
+TYPES = (
+    pa.string(),
+    pa.binary(),
+    pa.bool_(),
+    pa.int8(),
+    pa.float64(),
+    pa.decimal128(20, 3),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+    pa.list_(pa.int32()),
+    pa.map_(pa.string(), pa.int64()),
+    pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))]),
+)
+DATED = (pa.date32(), pa.timestamp("us", "UTC"))
+MORE = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(TYPES)), max_size=3)
+STARTS = st.lists(st.tuples(MORE, MORE, st.sampled_from(["same worker", "new process", "another worker"])), max_size=4)
+KINDS = ((ON, WINDOW), (BAND, WINDOW), ("left.x < right.x", WINDOW), (ON, wm.count_window(25, order_by="ts")))
+
+
+@given(st.sampled_from(KINDS), STARTS)
+def test_any_columns_may_be_added_at_any_start(
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: tuple[str, Any],
+    starts: list[tuple[list[tuple[int, pa.DataType]], list[tuple[int, pa.DataType]], str]],
+) -> None:
+    """Wherever they stand, whatever their type; each value is that of its row, null before the column came."""
+    scratch = tmp_path_factory.mktemp("scratch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_DIRS", str(scratch))
+        schemas = {"left": SCHEMA, "right": SCHEMA}
+        came: dict[str, dict[str, int]] = {"left": {}, "right": {}}
+        checkpoint, found = None, []
+        for batch, (lefts, rights, worker) in enumerate([([], [], "same worker"), *starts]):
+            for side, more in (("left", lefts), ("right", rights)):
+                for place, its_type in more:
+                    name = f"{side} {len(came[side])}"
+                    came[side][name] = batch * ROWS
+                    column = pa.field(name, its_type)
+                    schemas[side] = schemas[side].insert(min(place, len(schemas[side])), column)
+            if worker != "same worker":
+                forget(scratch if worker == "new process" else scratch / "not here")
+            query = pair_query(schemas, *kind, checkpoint=checkpoint)
+            given = {side: grown(table, schemas[side]) for side, table in both(batch).items()}
+            found.append(query.run(given))
+            checkpoint = query.checkpoint
+        forget(scratch)
+    plain = pair_query({"left": SCHEMA, "right": SCHEMA}, *kind)
+    assert ids(found) == ids([plain.run(both(batch)) for batch in range(len(starts) + 1)])
+    for pairs in found:
+        for side, columns in came.items():
+            for name in set(columns) & set(pairs.column_names):
+                is_null = pairs[name].is_null().to_pylist()
+                assert is_null == [number < columns[name] for number in pairs[f"{side}_id"].to_pylist()]
+
+
+def grown(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with the columns that it lacks: values that are not null."""
+    count = table.num_rows
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.repeat(_value(field.type), count)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _value(its_type: pa.DataType) -> pa.Scalar:
+    if pa.types.is_map(its_type) or pa.types.is_list(its_type):
+        return pa.scalar([], its_type)
+    if pa.types.is_struct(its_type):
+        return pa.scalar({"a": 1, "b": ["x"]}, its_type)
+    return pa.scalar("1", pa.string()).cast(its_type) if its_type not in DATED else pa.scalar(0, its_type)
+
+
 # --- what may not ---------------------------------------------------------------------------------------------------
 
 TYPED = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("x", pa.float64())])
