@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,11 @@ import watersmeet as wm
 from streams import begin_query, committed, metrics_of, run, stream
 from watersmeet.balance.balancer import Settings
 from watersmeet.balance.files import GenerationFiles
-from watersmeet.balance.generation import Generation, first_generation
+from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.spark import balancing
+from watersmeet.spark import tables as routing_tables
+from watersmeet.spark.join import Balance
+from watersmeet.spark.tables import current_table
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
@@ -111,15 +116,31 @@ def test_pairs_stay_the_same_while_the_table_changes_and_the_query_restarts(
     for generation in drawn_generations(3):
         files.write(generation)
     seen: set[int] = set()
-    for part in (slice(0, 5), slice(5, 10)):  # a restart in the middle of a reorganisation
+    starts: list[tuple[slice, Balance]] = [(slice(0, 5), "auto"), (slice(5, 8), "off"), (slice(8, 10), "auto")]
+    for part, balance in starts:  # restarts in the middle of a reorganisation; balance may be turned off, and on again
         folders = [folder_of("left", left[part]), folder_of("right", right[part])]
-        pairs = wm.join(*(stream(spark, folder) for folder in folders), CASES[routing], WINDOW, cores=CORES)
+        streams = [stream(spark, folder) for folder in folders]
+        pairs = wm.join(*streams, CASES[routing], WINDOW, cores=CORES, balance=balance)
         query = run(pairs, tmp_path)
         seen |= {core["generation"] for metric in metrics_of(query) for core in metric.cores if core}
     expected = truth(left, right, *((0, 0) if routing == "hash" else (-3, 5)))
     assert committed(spark, tmp_path) == expected
     assert len(expected) > 10_000
     assert seen >= set(range(5))
+
+
+def test_tables_hold_when_balance_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was decided stays; a query that was never balanced leaves no trace in the folder."""
+    properties = {"sql.streaming.queryId": "a query", "streaming.sql.batchId": "7"}
+    context = SimpleNamespace(getLocalProperty=properties.get)
+    monkeypatch.setattr(routing_tables, "TaskContext", SimpleNamespace(get=lambda: context))
+    first = RoutingTable((first_generation(CORES),))
+    assert current_table(str(tmp_path), CORES, balances=False) == first
+    assert not list(tmp_path.iterdir())
+    (generation, *_) = drawn_generations(3)
+    GenerationFiles(tmp_path / "a query", CORES).write(generation)
+    assert current_table(str(tmp_path), CORES, balances=False).newest == generation
+    assert current_table(str(tmp_path), CORES).newest == generation
 
 
 @pytest.mark.long
@@ -137,6 +158,7 @@ def test_a_lost_routing_table_is_refused(
         run(wm.join(*streams, CASES["hash"], WINDOW, cores=CORES, balance=balance), tmp_path)  # type: ignore[arg-type]
 
     join("auto")
+    rmtree(balance_folder / name)
     with pytest.raises(StreamingQueryException, match="one routing table for all tasks"):
         join("off")
 

@@ -54,6 +54,11 @@ class GenerationFiles:
         self._folder = folder
         self._cores = cores
 
+    @property
+    def exist(self) -> bool:
+        """Whether the query was ever balanced."""
+        return self._folder.is_dir()
+
     def live(self) -> tuple[Generation, ...]:
         """Return the newest generation there is, in effect or not, behind those whose rows it still looks for."""
         return self._from_oldest(max(self._numbers(GENERATION), default=0))

@@ -68,7 +68,7 @@ def join(
         ``"auto"`` moves load from busy cores to others while a streaming query runs, and shares hot keys out. It
         needs a folder that all machines share and that is kept with the checkpoint: the session's
         ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. ``"off"``, or
-        neither of them set: every key stays where it is.
+        neither of them set: every key stays where it is. It may change from one start to the next.
 
     Returns
     -------
@@ -90,9 +90,9 @@ def join(
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
     identity = pair_identity(plan, spread, ids, partitions_of(spark))
-    if balance == "auto" and left.isStreaming and spread.kind != "broadcast" and spread.cores > 1:
-        spread = replace(spread, tables=folder_of_tables(spark))
-    if spread.tables is not None:
+    if left.isStreaming and spread.kind != "broadcast" and spread.cores > 1:
+        spread = replace(spread, tables=folder_of_tables(spark), balances=balance == "auto")
+    if spread.tables is not None and spread.balances:
         balance_queries(spark, identity.digest, spread, ids)
     processor = JoinProcessor(
         plan,

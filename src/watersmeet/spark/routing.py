@@ -69,6 +69,8 @@ class Routing:
     axis: int | None = None
     tables: str | None = field(default=None, repr=False)
     """Folder of routing tables; None where the first one stays for ever. A checkpoint does not depend on its name."""
+    balances: bool = field(default=True, repr=False)
+    """Whether groups are counted, for tables to come; those that are there hold anyway."""
 
 
 def choose_routing(wanted: RoutingName, plan: JoinPlan, cores: int) -> Routing:
@@ -116,7 +118,7 @@ def route_rows(
         return [Route(core, everything, home == core) for core in range(routing.cores)]
     buckets = _buckets(routing, plan, side, rows)
     routes = place_left(table, buckets, turns) if side == "left" else place_right(table, buckets)
-    if routing.tables is None:
+    if routing.tables is None or not routing.balances:
         return routes
     newest = table.newest
     low, high = buckets(newest.width)
@@ -172,7 +174,7 @@ class PairRoutes:
     @property
     def table(self) -> RoutingTable:
         """The routing table of the micro-batch whose task this is."""
-        return current_table(self.routing.tables, self.routing.cores)
+        return current_table(self.routing.tables, self.routing.cores, balances=self.routing.balances)
 
     def __call__(self, side: Side, rows: pa.RecordBatch, routed: int) -> list[Route]:
         """Return for every core the rows it gets; ``routed`` counts the rows routed before."""

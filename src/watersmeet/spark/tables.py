@@ -12,10 +12,15 @@ from watersmeet.balance.generation import RoutingTable, first_generation
 __all__ = ["current_reasons", "current_table"]
 
 
-def current_table(folder: str | None, cores: int) -> RoutingTable:
-    """Return the routing table by which this task has to route; the first one outside a balanced streaming query."""
+def current_table(folder: str | None, cores: int, *, balances: bool = True) -> RoutingTable:
+    """Return the routing table by which this task has to route; the first one outside a balanced streaming query.
+
+    Where balance is off, a query that was balanced before keeps its tables.
+    """
     context = TaskContext.get()
     files = _files_of_query(folder, cores)
+    if files is not None and not balances and not files.exist:
+        files = None
     micro_batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     if files is None or micro_batch is None:
         return RoutingTable((first_generation(cores),))
