@@ -20,10 +20,10 @@ def not_of_intervals(operation: ex.Arithmetic) -> bool:
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6) | st.sampled_from(
     ["x", "y", "select", "left"]
 )
-DIGITS = st.integers(1 - 10**28, 10**28 - 1)
+DIGITS = st.integers(1 - 10**76, 10**76 - 1)
 CONSTANTS = st.one_of(
-    st.integers(1 - 10**38, 10**38 - 1).map(lambda n: ex.Constant(n, "int")),
-    st.builds(lambda digits, scale: ex.Constant(Decimal(digits).scaleb(-scale), "decimal"), DIGITS, st.integers(0, 9)),
+    st.integers(1 - 10**76, 10**76 - 1).map(lambda n: ex.Constant(n, "int")),
+    st.builds(lambda digits, scale: ex.Constant(Decimal(f"{digits}E-{scale}"), "decimal"), DIGITS, st.integers(0, 76)),
     st.floats(allow_nan=False, allow_infinity=False).map(lambda f: ex.Constant(f, "double")),
     st.text(max_size=8).map(lambda text: ex.Constant(text, "string")),
     st.booleans().map(lambda flag: ex.Constant(flag, "boolean")),

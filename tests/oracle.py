@@ -43,7 +43,7 @@ def column_type(arrow: pa.DataType) -> Type:
     if pa.types.is_integer(arrow):
         return Type("int", {8: 3, 16: 5, 32: 10, 64: 20}[arrow.bit_width])
     if pa.types.is_decimal(arrow):
-        return Type("decimal", arrow.precision, arrow.scale)
+        return Type("decimal", arrow.precision + max(-arrow.scale, 0), max(arrow.scale, 0))
     names = {
         "float": "float",
         "halffloat": "float",
@@ -177,7 +177,9 @@ class Evaluator:
             case ex.Call("abs"):
                 return abs(values[0])
             case ex.Cast(operand, target):
-                return cast(values[0], self.type(operand).kind, self.type(node), target)
+                found = cast(values[0], self.type(operand).kind, self.type(node), target)
+                is_time = self.type(node).kind == "timestamp"  # of microseconds, as Spark has them
+                return Fraction(found * 10**6 // 1, 10**6) if is_time else found
             case ex.Compare(operator, a, b):
                 common = self.common(self.type(a), self.type(b))
                 x, y = (ordered(self.to(common, side, v)) for side, v in zip((a, b), values, strict=True))

@@ -36,6 +36,8 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
         [Decimal(0), Decimal("0.5"), Decimal("1.0000000001"), Decimal("-" + "9" * 28), None],
     ),
     "n_dec256": (pa.decimal256(50, 3), [Decimal("1.5"), Decimal("9" * 40), Decimal("-" + "9" * 46), None]),
+    "n_hundreds": (pa.decimal128(7, -2), [Decimal(f"{n}E2") for n in (0, 1, -3, 400, 9_999_999, -9_999_999)] + [None]),
+    "n_huge": (pa.decimal128(38, -4), [Decimal(f"{n}E4") for n in (0, -7, 10**33, 9 * 10**33 + 1)] + [None]),
     "t_us": (pa.timestamp("us"), [0, 1, -1, 86_400_000_000, 2**63 - 1, -(2**63), None]),
     "t_ns": (pa.timestamp("ns", "UTC"), [0, 1, -1, 999, 86_400_000_000_000, 2**63 - 1, None]),
     "t_ms": (pa.timestamp("ms"), [0, -1, 1, 86_400_000, None]),

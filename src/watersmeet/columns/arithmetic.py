@@ -109,8 +109,11 @@ def cast(vector: Vector, target: ValueType) -> Vector:
                 Vector(ValueType("int", 1), np.asarray(data, np.int64)) if source.kind == "boolean" else vector
             )
             return Vector(target, numbers if target.kind == "double" else _rounded_once(vector, numbers), vector.valid)
-        case "timestamp":
-            return Vector(target, days_to_microseconds(vector).data, vector.valid) if source.kind == "date" else vector
+        case "timestamp" if source.kind == "date":
+            return Vector(target, days_to_microseconds(vector).data, vector.valid)
+        case "timestamp":  # Spark's have microseconds: finer ones are rounded down
+            finer = source.scale - target.scale
+            return vector if finer <= 0 else Vector(target, np.asarray(data) // 10**finer, vector.valid)
         case "date":
             if source.kind == "date":
                 return vector

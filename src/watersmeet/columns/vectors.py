@@ -87,7 +87,10 @@ def vector_of(array: pa.Array) -> Vector:
         case "timestamp" | "interval":
             return Vector(kind, _fixed_width(array, np.int64), valid)
         case "decimal":
-            return Vector(kind, _decimal_integers(array), valid)
+            unscaled = _decimal_integers(array)
+            if pa.types.is_decimal(arrow) and arrow.scale < 0:
+                unscaled = integers("*", unscaled, scalar(10**-arrow.scale))
+            return Vector(kind, unscaled, valid)
         case "int":
             return Vector(kind, _fixed_width(array, arrow.to_pandas_dtype()).astype(np.int64, copy=False), valid)
         case "double":

@@ -258,7 +258,7 @@ class Intake:
                 explain_refusal(
                     f"{stream}={type(table).__name__} was pushed",
                     "a pyarrow.Table or RecordBatch, or None",
-                    "convert it, for example with pyarrow.table(…)",
+                    "convert it, a pandas frame with pyarrow.Table.from_pandas(frame)",
                 )
             )
         if not table.schema.equals(schema, check_metadata=False):

@@ -25,6 +25,7 @@ from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.sql import parse_predicate
+from watersmeet.spec.typing import check_depth
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window
 from watersmeet.subwindow.choose import Structure
 from watersmeet.window.plan import OTHER_SIDE, plan_join
@@ -399,6 +400,8 @@ def check_join(on: object, window: object, kinds: tuple[type, ...]) -> None:
                 f"on={type(on).__name__}", "a predicate or Spark SQL text", 'give for example on=wm.equal("key")'
             )
         )
+    if isinstance(on, Predicate):
+        check_depth(on)
     if not isinstance(window, kinds):
         many = isinstance(window, TimeWindows | CountWindows)
         raise SpecificationError(

@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeVar
 from sqlglot.tokens import Tokenizer
 
 __all__ = [
+    "DEEPEST",
     "And",
     "Arithmetic",
     "Boolean",
@@ -52,6 +53,8 @@ FunctionName = Literal["abs", "least", "greatest"]
 Side = str
 """The stream a column belongs to: ``"left"`` or ``"right"``, or in a join of many streams its name."""
 
+DEEPEST: Final = 100
+"""Levels of a tree: far more than anybody writes, and few enough for any recursion over it."""
 MIRRORED: Final[dict[CompareOperator, CompareOperator]] = {
     "=": "=",
     "!=": "!=",

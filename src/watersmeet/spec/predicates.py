@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 
 from watersmeet.spec.durations import parse_duration
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Arithmetic, Column, Compare, CompareOperator, Constant, Predicate, conjunction
+from watersmeet.spec.typing import MAX_LITERAL_DIGITS
 
 __all__ = ["Width", "band", "equal", "greater", "greater_equal", "less", "less_equal", "not_equal"]
 
@@ -76,14 +78,44 @@ def band(
                 "for a band open on one side use less_equal or greater_equal",
             )
         )
-    x, y = Column("left", left), Column("right", right)
-    return conjunction(
-        Compare(">=", x, Arithmetic("-", y, _reach(below))), Compare("<=", x, Arithmetic("+", y, _reach(above)))
-    )
+    x, y = _columns(left, right)
+    lower, upper = _reach(below), _reach(above)
+    if _is_empty(lower, upper):
+        raise SpecificationError(
+            explain_refusal(
+                f"band({left!r}, {right!r}) reaches {below} below and {above} above: nothing lies between its ends",
+                "a width of 0 or more, or below and above whose sum is",
+                f"give the distance that still counts as a match, for example band({left!r}, {right!r}, 5)",
+            )
+        )
+    return conjunction(Compare(">=", x, Arithmetic("-", y, lower)), Compare("<=", x, Arithmetic("+", y, upper)))
 
 
 def _compare(operator: CompareOperator, left: str, right: str | None) -> Predicate:
-    return Compare(operator, Column("left", left), Column("right", left if right is None else right))
+    return Compare(operator, *_columns(left, left if right is None else right))
+
+
+def _columns(left: object, right: object) -> tuple[Column, Column]:
+    for given in (left, right):
+        if not isinstance(given, str) or not given:
+            raise SpecificationError(
+                explain_refusal(
+                    f"{given!r} where the name of a column belongs",
+                    "names of columns, as text: the left stream's, then the right's",
+                    'write for example equal("symbol"); to compare with a constant write Spark SQL text, "left.x = 5"',
+                )
+            )
+    return Column("left", str(left)), Column("right", str(right))
+
+
+def _is_empty(lower: Constant, upper: Constant) -> bool:
+    """Tell whether a band's ends have changed places."""
+    a, b = lower.value, upper.value
+    if isinstance(a, timedelta) and isinstance(b, timedelta):
+        return a < -b
+    if isinstance(a, int | float | Decimal) and isinstance(b, int | float | Decimal):
+        return Fraction(a) + Fraction(b) < 0
+    return False  # a number and a duration: refused when the columns' types are known
 
 
 def _reach(width: Width) -> Constant:
@@ -91,11 +123,11 @@ def _reach(width: Width) -> Constant:
     match width:
         case bool():
             pass
-        case int():
+        case int() if abs(width) < 10**MAX_LITERAL_DIGITS:
             return Constant(width, "int")
         case float() if math.isfinite(width):
             return Constant(width, "double")
-        case Decimal() if width.is_finite():
+        case Decimal() if width.is_finite() and _fits(width):
             return Constant(width, "decimal")
         case timedelta():
             return Constant(width, "interval")
@@ -104,7 +136,15 @@ def _reach(width: Width) -> Constant:
     raise SpecificationError(
         explain_refusal(
             f"a band of width {width!r}",
-            'a finite int, float or Decimal; for timestamps a timedelta or interval text such as "10 seconds"',
+            f"a finite int, float or Decimal of at most {MAX_LITERAL_DIGITS} digits; "
+            'for timestamps a timedelta or interval text such as "10 seconds"',
             "give the distance between the two columns that still counts as a match",
         )
     )
+
+
+def _fits(width: Decimal) -> bool:
+    """Tell whether a predicate may hold this number."""
+    _, digits, exponent = width.as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    return max(len(digits) + max(exponent, 0), -exponent) <= MAX_LITERAL_DIGITS

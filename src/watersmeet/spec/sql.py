@@ -2,19 +2,23 @@
 
 What is not understood is refused at once with the offending fragment. Literals are those of Spark: ``500`` is an
 integer, ``0.5`` a decimal, ``5e-1`` and ``0.5D`` doubles.
+
+Text may be hostile: its length, nesting and numbers are bounded before anything is computed from them. A condition that
+is compared has to stand in brackets: Spark reads ``f = x < 5`` as ``(f = x) < 5`` and the parser as ``f = (x < 5)``,
+and nobody should have to know.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from watersmeet.spec.durations import parse_duration
@@ -40,9 +44,20 @@ from watersmeet.spec.expression import (
     conjunction,
     disjunction,
 )
+from watersmeet.spec.typing import DECIMALS, MAX_DECIMAL_DIGITS, MAX_LITERAL_DIGITS
 
 __all__ = ["parse_predicate"]
 
+LONGEST_TEXT: Final = 1 << 20
+DEEPEST_TEXT: Final = 40
+"""Levels of brackets and signs: the parser needs a score of Python's thousand for each."""
+LONGEST_NUMBER: Final = 400
+"""Characters of a literal: any double can be written out."""
+LONGEST_QUOTE: Final = 300
+"""Characters of a predicate that an error repeats."""
+OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+SIGNS: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 ALLOWED: Final = (
     "AND, OR, NOT, comparisons (= <> < <= > >= <=>), BETWEEN, IN, IS NULL, arithmetic (+ - * / %), ABS, LEAST, "
     "GREATEST, CAST, columns written {columns}, literals (numbers, strings, booleans, DATE, TIMESTAMP, INTERVAL)"
@@ -111,13 +126,41 @@ def parse_predicate(text: str, sides: tuple[Side, ...] = ("left", "right")) -> P
     >>> by_text == band("x", "y", 5) & equal("k")
     True
     """
+    if len(text) > LONGEST_TEXT:
+        raise _refusal(text, sides, f"has {len(text):,} characters, more than {LONGEST_TEXT:,}")
+    dialect = Dialect.get_or_raise("spark")
     try:
-        trees = sqlglot.parse(text, read="spark")
+        text.encode()
+        tokens = dialect.tokenize(text)
+        _check_tokens(tokens, text, sides)
+        trees = dialect.parser().parse(tokens, text)
+        if len(trees) != 1 or trees[0] is None:
+            raise _refusal(text, sides, "is not one expression")
+        return _Reader(text, sides).predicate(trees[0])
     except SqlglotError as error:
         raise _refusal(text, sides, "cannot be parsed: " + str(error).split("\n", maxsplit=1)[0]) from error
-    if len(trees) != 1 or trees[0] is None:
-        raise _refusal(text, sides, "is not one expression")
-    return _Reader(text, sides).predicate(trees[0])
+    except UnicodeEncodeError as error:
+        raise _refusal(text, sides, "is no Unicode text") from error
+    except RecursionError:
+        raise _refusal(text, sides, "is nested too deeply") from None
+    except OverflowError as error:
+        raise _refusal(text, sides, f"has a value that is too large ({error})") from error
+
+
+def _check_tokens(tokens: list[Token], text: str, sides: tuple[Side, ...]) -> None:
+    """Raise for what a parser would need too long for, or too many levels of Python."""
+    depth = signs = 0
+    before = None
+    for token in tokens:
+        kind = token.token_type
+        depth += (kind in OPENING) - (kind in CLOSING)
+        signs = signs + 1 if kind in SIGNS else 0
+        if depth + signs > DEEPEST_TEXT:
+            raise _refusal(text, sides, f"is nested in more than {DEEPEST_TEXT} brackets and signs")
+        is_number = kind is TokenType.NUMBER or before is TokenType.INTERVAL
+        if is_number and len(token.text) > LONGEST_NUMBER:
+            raise _refusal(text, sides, f"contains a number of {len(token.text):,} characters")
+        before = kind
 
 
 class _Reader:
@@ -133,32 +176,38 @@ class _Reader:
             case exp.Paren():
                 return self.predicate(node.this)
             case exp.And():
-                return conjunction(self.predicate(node.left), self.predicate(node.right))
+                return conjunction(*map(self.predicate, _chained(node)))
             case exp.Or():
-                return disjunction(self.predicate(node.left), self.predicate(node.right))
+                return disjunction(*map(self.predicate, _chained(node)))
             case exp.Not():
                 return Not(self.predicate(node.this))
             case exp.Between() if not node.args.get("symmetric"):
-                value = self.value(node.this)
+                value = self.operand(node.this)
                 return conjunction(
-                    Compare(">=", value, self.value(node.args["low"])),
-                    Compare("<=", value, self.value(node.args["high"])),
+                    Compare(">=", value, self.operand(node.args["low"])),
+                    Compare("<=", value, self.operand(node.args["high"])),
                 )
             case exp.In() if node.expressions and not node.args.get("query"):
-                value = self.value(node.this)
+                value = self.operand(node.this)
                 return disjunction(*(Compare("=", value, self.value(option)) for option in node.expressions))
             case exp.NullSafeEQ():
-                return Same(self.value(node.this), self.value(node.expression))
+                return Same(self.operand(node.this), self.operand(node.expression))
             case exp.NullSafeNEQ():
-                return Not(Same(self.value(node.this), self.value(node.expression)))
+                return Not(Same(self.operand(node.this), self.operand(node.expression)))
             case exp.Is() if isinstance(node.expression, exp.Null):
-                return IsNull(self.value(node.this))
+                return IsNull(self.operand(node.this))
             case exp.Column() | exp.Boolean() | exp.Null():
                 return Boolean(self.value(node))
         operator = COMPARISONS.get(type(node))
         if operator is None:
             raise self.refuse(node, "is not a condition that can be joined on")
-        return Compare(operator, self.value(node.this), self.value(node.expression))
+        return Compare(operator, self.operand(node.this), self.operand(node.expression))
+
+    def operand(self, node: exp.Expr) -> Expression:
+        """Return what is compared; a condition has to stand in brackets."""
+        if isinstance(node, PREDICATE_NODES):
+            raise self.refuse(node, "is compared without brackets around it", "put it in brackets, or the other part")
+        return self.value(node)
 
     def value(self, node: exp.Expr) -> Expression:
         """Return ``node`` as an expression that has a value."""
@@ -204,7 +253,11 @@ class _Reader:
             if not math.isfinite(float(text)):
                 raise self.refuse(node, "is not a finite number")
             return Constant(float(text), "double")
-        return Constant(Decimal(text), "decimal") if "." in text else Constant(int(text), "int")
+        number = Decimal(text)
+        _, digits, exponent = number.as_tuple()
+        if max(len(digits), -int(exponent)) > MAX_LITERAL_DIGITS:
+            raise self.refuse(node, f"has more than {MAX_LITERAL_DIGITS} digits", "write it as a double, such as 1e80")
+        return Constant(number, "decimal") if "." in text else Constant(int(text), "int")
 
     def interval(self, node: exp.Interval) -> Constant:
         """Return ``INTERVAL …`` as a constant."""
@@ -232,8 +285,14 @@ class _Reader:
                 f"cast to one of {', '.join(sorted(set(CAST_TARGETS.values())))}",
             )
         if target == "decimal":
-            parameters = [int(parameter.name) for parameter in node.to.expressions] or [10, 0]
-            target = f"decimal({parameters[0]},{parameters[1] if len(parameters) > 1 else 0})"
+            given = ",".join(parameter.name for parameter in node.to.expressions) or "10"
+            target = f"decimal({given})" if "," in given else f"decimal({given},0)"
+            if target not in DECIMALS:
+                raise self.refuse(
+                    node,
+                    "casts to a decimal that Spark does not have",
+                    f"give 1 to {MAX_DECIMAL_DIGITS} digits, and not more of them behind the point",
+                )
         operand = self.value(node.this)
         if isinstance(operand, Constant):
             try:
@@ -246,7 +305,7 @@ class _Reader:
 
     def refuse(self, node: exp.Expr, why: str, next_step: str = "") -> SpecificationError:
         """Return the error for ``node``."""
-        fragment = node.sql(dialect="spark")
+        fragment = _shortened(node.sql(dialect="spark"))
         if isinstance(node, NON_DETERMINISTIC) or (
             isinstance(node, exp.Anonymous | exp.Func) and node.name.lower() in NON_DETERMINISTIC_NAMES
         ):
@@ -259,11 +318,26 @@ def _refusal(text: str, sides: tuple[Side, ...], why: str, next_step: str = "") 
     columns = f"{', '.join(f'{side}.NAME' for side in sides[:-1])} and {sides[-1]}.NAME"
     return SpecificationError(
         explain_refusal(
-            f"the predicate {text!r} {why}",
+            f"the predicate {_shortened(text)!r} {why}",
             ALLOWED.format(columns=columns),
             next_step or "rewrite that part, or compute it as a column before the join",
         )
     )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"
+
+
+def _chained(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the terms of a chain of ANDs or of ORs, however long it is."""
+    pending = [node]
+    while pending:
+        term = pending.pop()
+        if type(term) is type(node):
+            pending += [term.expression, term.this]
+        else:
+            yield term
 
 
 def _negated(operand: Expression) -> Expression:
@@ -309,6 +383,11 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
         return Constant(double, "double")
     if target.startswith("decimal") and constant.kind in ("int", "decimal", "string"):
         number = Decimal(str(value))
+        if not number.is_finite():
+            message = f"{value} is not a finite number"
+            raise ValueError(message)
+        if abs(number.adjusted()) > MAX_LITERAL_DIGITS:  # a string such as 9e999999: no use in writing it out
+            return None
         precision, scale = (int(part) for part in target[len("decimal(") : -1].split(","))
         scaled = Fraction(number) * 10**scale
         if scaled.denominator == 1 and abs(scaled) < 10**precision:  # else it has to be rounded, or is null

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import (
+    DEEPEST,
     And,
     Arithmetic,
     ArithmeticOperator,
@@ -48,7 +49,7 @@ from watersmeet.spec.expression import (
     conjunction,
     disjunction,
 )
-from watersmeet.spec.typing import CAST_TYPES
+from watersmeet.spec.typing import CAST_TYPES, DECIMALS, MAX_LITERAL_DIGITS
 from watersmeet.spec.window import (
     CountWindow,
     CountWindows,
@@ -79,17 +80,11 @@ T = TypeVar("T")
 
 FORM: Final = 1
 """Number of the form that is written."""
-DEEPEST: Final = 200
-"""Levels of nesting that are read: far more than anybody writes, and few enough for any recursion over a tree."""
 MICROSECOND: Final = timedelta(microseconds=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FUNCTIONS: Final[tuple[FunctionName, ...]] = get_args(FunctionName)
 COMPARISONS: Final[tuple[CompareOperator, ...]] = get_args(CompareOperator)
 OPERATIONS: Final[tuple[ArithmeticOperator, ...]] = get_args(ArithmeticOperator)
-MOST_DIGITS: Final = 38
-DECIMALS: Final = frozenset(
-    f"decimal({precision},{scale})" for precision in range(1, MOST_DIGITS + 1) for scale in range(precision + 1)
-)
 
 
 def canonical(content: Json) -> str:
@@ -224,7 +219,7 @@ def _expression(content: Json, depth: int) -> Expression:
 def _constant(kind: str, value: Json) -> Constant:
     try:
         match kind, value:
-            case "int", int() if not isinstance(value, bool) and abs(value) < 10**MOST_DIGITS:
+            case "int", int() if not isinstance(value, bool) and abs(value) < 10**MAX_LITERAL_DIGITS:
                 return Constant(value, "int")
             case "decimal", str() if _is_decimal(value):
                 return Constant(Decimal(value), "decimal")
@@ -248,10 +243,10 @@ def _constant(kind: str, value: Json) -> Constant:
 
 
 def _is_decimal(text: str) -> bool:
-    """Tell whether text is a decimal as it is written: digits, at most one sign and one point, as many as Spark has."""
+    """Tell whether text is a decimal as it is written: digits, at most one sign and one point."""
     whole, _, fraction = text.removeprefix("-").partition(".")
     digits = whole + fraction
-    return digits.isascii() and digits.isdigit() and bool(whole) and len(digits) <= MOST_DIGITS + 1
+    return digits.isascii() and digits.isdigit() and bool(whole) and len(digits) <= MAX_LITERAL_DIGITS + 1
 
 
 def _cast_target(target: str) -> str:

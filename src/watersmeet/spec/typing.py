@@ -7,7 +7,7 @@ them is exact and unbounded; dates, timestamps, intervals and decimals are integ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -16,8 +16,9 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from watersmeet.spec.errors import ColumnTypeError, SchemaError, explain_refusal
+from watersmeet.spec.errors import ColumnTypeError, SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import (
+    DEEPEST,
     And,
     Arithmetic,
     Boolean,
@@ -36,8 +37,13 @@ from watersmeet.spec.expression import (
 )
 
 __all__ = [
+    "CAST_TYPES",
+    "DECIMALS",
+    "MAX_DECIMAL_DIGITS",
+    "MAX_LITERAL_DIGITS",
     "Schemas",
     "ValueType",
+    "check_depth",
     "check_predicate",
     "common_type",
     "constant_type",
@@ -53,6 +59,12 @@ Schemas = Mapping[Side, pa.Schema]
 
 MICRO: Final = 6
 MAX_DECIMAL_DIGITS: Final = 38
+MAX_LITERAL_DIGITS: Final = 76
+"""Of a number in a predicate: as many as the widest decimal of Arrow has."""
+DECIMALS: Final = frozenset(
+    f"decimal({digits},{scale})" for digits in range(1, MAX_DECIMAL_DIGITS + 1) for scale in range(digits + 1)
+)
+"""The decimal types of Spark."""
 NUMERIC: Final = frozenset({"int", "decimal", "float", "double"})
 TIME_SCALES: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 ONE_DAY: Final = timedelta(days=1)
@@ -126,8 +138,8 @@ def value_type(arrow: pa.DataType) -> ValueType | None:
         return DOUBLE
     if pa.types.is_float32(arrow) or pa.types.is_float16(arrow):
         return FLOAT
-    if pa.types.is_decimal(arrow):
-        return ValueType("decimal", arrow.precision, arrow.scale)
+    if pa.types.is_decimal(arrow):  # one that counts in hundreds, say, is computed with in ones
+        return ValueType("decimal", arrow.precision + max(-arrow.scale, 0), max(arrow.scale, 0))
     if pa.types.is_boolean(arrow):
         return BOOLEAN
     if pa.types.is_date(arrow):
@@ -177,7 +189,24 @@ def constant_type(constant: Constant) -> ValueType:
 
 def check_predicate(predicate: Expression, schemas: Schemas) -> None:
     """Raise unless every column exists and every operation of ``predicate`` is allowed on its types."""
+    check_depth(predicate)
     type_of(predicate, schemas)
+
+
+def check_depth(predicate: Expression) -> None:
+    """Raise for a predicate that is too deep for all that walks through it, level after level."""
+    level: Sequence[Expression] = [predicate]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in node.children()]
+        if not level:
+            return
+    raise SpecificationError(
+        explain_refusal(
+            f"a predicate of more than {DEEPEST} levels",
+            f"at most {DEEPEST} operations and conditions inside each other; AND and OR may have any number of terms",
+            "compute a part of it as a column before the join",
+        )
+    )
 
 
 def type_of(expression: Expression, schemas: Schemas) -> ValueType:

@@ -243,11 +243,17 @@ def _check_streams(streams: object) -> None:
     if not isinstance(streams, Mapping) or not all(isinstance(schema, pa.Schema) for schema in streams.values()):
         raise SpecificationError(
             explain_refusal(
-                f"streams={streams!r}",
+                f"streams={_kinds(streams)}",
                 "a mapping from names to pyarrow.Schema",
                 'give for example streams={"a": a.schema, "b": b.schema, "c": c.schema}',
             )
         )
+
+
+def _kinds(streams: object) -> str:
+    if not isinstance(streams, Mapping):
+        return type(streams).__name__
+    return "{" + ", ".join(f"{name!r}: {type(given).__name__}" for name, given in streams.items()) + "}"
 
 
 def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
