@@ -40,7 +40,7 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
         if case.small:  # many segments, slices, chunks and portions with a few rows already
             patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
             patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 4)
-            patch.setattr("watersmeet.window.segment.CANDIDATES_AT_ONCE", 8)
+            patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 8)
             patch.setattr("watersmeet.engine.multiway.stage.PORTION", 3)
             patch.setattr("watersmeet.engine.multiway.rows.FAN_IN", 2)
             patch.setattr("watersmeet.engine.multiway.rows.SMALLEST_STEP", 2)

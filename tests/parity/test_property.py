@@ -28,7 +28,7 @@ def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
         if case.small:  # chains of many segments, slices and chunks with a few rows already
             patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
             patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 4)
-            patch.setattr("watersmeet.window.segment.CANDIDATES_AT_ONCE", 8)
+            patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 8)
             patch.setattr("watersmeet.window.payload.FAN_IN", 2)
         join = wm.StreamJoin(**case.schemas, on=case.on, window=case.window, structure=structure)
         found: Counter[tuple[int, int]] = Counter()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from watersmeet.kernels.extendible_hash import mix_keys
 from watersmeet.kernels.rap_table import adjust_splitters
 from watersmeet.subwindow.bi_sort import BiSort
-from watersmeet.subwindow.contract import Entries, Int64s, Probes, Subwindow, count_matches, pairs_of
+from watersmeet.subwindow.contract import Entries, Int64s, Pairs, Probes, Ranges, Subwindow, count_matches, pairs_of
 from watersmeet.subwindow.hash import Hash
 from watersmeet.subwindow.rap_table import RapTable
 from watersmeet.subwindow.scan import Scan
@@ -58,7 +58,7 @@ def insert_all(subwindow: Subwindow, batches: list[Int64s]) -> Int64s:
 
 
 def found(subwindow: Subwindow, probes: Probes) -> list[tuple[int, int]]:
-    matches = subwindow.probe(probes)
+    matches = list(subwindow.probe(probes))
     pairs = pairs_of(matches)
     assert pairs.who.dtype == pairs.row.dtype == np.int32
     result = list(zip(pairs.who.tolist(), pairs.row.tolist(), strict=True))
@@ -141,6 +141,18 @@ def _shapes() -> dict[str, Int64s]:
         "a hot key among others": np.where(random.random(n) < 0.6, 50, random.integers(0, 100, n)),
         "rank-size": np.minimum(1e4 / random.random(n), 1e9).astype(np.int64),
     }
+
+
+@given(batches=BATCHES, probes=PROBES)
+def test_oracle_pairs_come_in_portions(build: Build, batches: list[Int64s], probes: Probes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 3)
+        subwindow = build(sum(map(len, batches)))
+        stored = insert_all(subwindow, batches)
+        assert found(subwindow, probes) == expected(stored, probes)
+        for pairs in subwindow.probe(probes):
+            one_probe = isinstance(pairs, Pairs) and len(set(pairs.who.tolist())) == 1
+            assert pairs.count <= 3 or one_probe or isinstance(pairs, Ranges)
 
 
 @pytest.mark.parametrize("key", _shapes().values(), ids=_shapes().keys())

@@ -16,7 +16,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["Block", "blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "last_place", "share_of"]
+__all__ = ["Block", "blocks_in_order_of_arrival", "blocks_of", "cut_batch", "joined_blocks", "last_place", "share_of"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -36,7 +36,7 @@ def joined_blocks(blocks: Sequence[KeyedBatch]) -> KeyedBatch | None:
         return first
     if not (isinstance(first, Block) and isinstance(last, Block)) or not all(map(_follows, blocks[1:], blocks)):
         return None
-    return _cut(first.whole, first.begin, last.begin + len(last))
+    return cut_batch(first.whole, first.begin, last.begin + len(last))
 
 
 def _follows(block: KeyedBatch, before: KeyedBatch) -> bool:
@@ -48,7 +48,7 @@ def _follows(block: KeyedBatch, before: KeyedBatch) -> bool:
 def blocks_of(batch: KeyedBatch, block_rows: int) -> Iterator[KeyedBatch]:
     """Yield a batch in blocks of at most so many rows."""
     for begin in range(0, len(batch), block_rows):
-        yield _cut(batch, begin, min(begin + block_rows, len(batch)))
+        yield cut_batch(batch, begin, min(begin + block_rows, len(batch)))
 
 
 def blocks_in_order_of_arrival(part: Slice, block_rows: int) -> Iterator[KeyedBatch]:
@@ -67,7 +67,7 @@ def blocks_in_order_of_arrival(part: Slice, block_rows: int) -> Iterator[KeyedBa
         end = len(own)
         if begin[other] < len(numbers[other]):
             end = int(np.searchsorted(numbers[own.side], numbers[other][begin[other]]))
-        yield from blocks_of(_cut(own, at, end), block_rows)
+        yield from blocks_of(cut_batch(own, at, end), block_rows)
         begin[own.side] = end
 
 
@@ -89,7 +89,8 @@ def last_place(batch: KeyedBatch) -> int:
     return int(batch.key(batch.plan.time).max())
 
 
-def _cut(batch: KeyedBatch, begin: int, end: int) -> KeyedBatch:
+def cut_batch(batch: KeyedBatch, begin: int, end: int) -> KeyedBatch:
+    """Return the rows of a batch from one place to another."""
     if end - begin == len(batch):
         return batch
     arrival = batch.arrival

@@ -135,15 +135,20 @@ class Intake:
         self.number: Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]] | None = None
         """Numbers the rows of a push as they arrived, before slices of time put them in another order."""
 
-    def accept(self, tables: Mapping[Side, pa.Table | None]) -> Accepted[Arrived]:
-        """Check a push and prepare it; raise before anything has changed if it cannot be joined."""
+    def accept(self, tables: Mapping[Side, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
+        """Check a push and prepare it; raise before anything has changed if it cannot be joined.
+
+        A push that is to stay ``whole`` is not cut into slices of time.
+        """
         rows = {stream: self._contiguous(stream, tables.get(stream)) for stream in self.streams.schemas}
         progress = replace(
             self.progress, rows={stream: n + rows[stream].num_rows for stream, n in self.progress.rows.items()}
         )
         lateness = self.streams.lateness
         return (
-            self._accept_counted(rows, progress) if lateness is None else self._accept_timed(rows, progress, lateness)
+            self._accept_counted(rows, progress)
+            if lateness is None
+            else self._accept_timed(rows, progress, lateness, whole=whole)
         )
 
     # --- count windows ----------------------------------------------------------------------------------------------
@@ -165,7 +170,9 @@ class Intake:
 
     # --- time windows -----------------------------------------------------------------------------------------------
 
-    def _accept_timed(self, rows: dict[Side, pa.RecordBatch], progress: Progress, lateness: int) -> Accepted[Arrived]:
+    def _accept_timed(
+        self, rows: dict[Side, pa.RecordBatch], progress: Progress, lateness: int, *, whole: bool
+    ) -> Accepted[Arrived]:
         kept, times = {}, {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
@@ -191,7 +198,7 @@ class Intake:
             times[stream] = time if kept[stream] is batch else time[keep]
         watermark = self._watermark(largest, lateness)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
-        return Accepted(self._slices(kept, times, watermark), after)
+        return Accepted(self._slices(kept, times, watermark, whole=whole), after)
 
     def _watermark(self, largest: dict[Side, int | None], lateness: int) -> int | None:
         """Return the watermark for the next push; it never goes back."""
@@ -202,12 +209,12 @@ class Intake:
         return reached if self.progress.watermark is None else max(reached, self.progress.watermark)
 
     def _slices(
-        self, rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s], watermark: int | None
+        self, rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s], watermark: int | None, *, whole: bool
     ) -> Iterator[Arrived]:
         """Yield the push in slices of time; one slice when it is small or spans little more than the window."""
         if self.number is not None:
             rows = self.number(rows)
-        borders = self._borders(times)
+        borders = np.empty(0, np.int64) if whole else self._borders(times)
         if len(borders):
             rows, times = _in_time_order(rows, times)
         cuts = {side: [0, *np.searchsorted(time, borders, "left").tolist(), len(time)] for side, time in times.items()}
@@ -284,9 +291,9 @@ class PairIntake(Intake):
         super().__init__(pair_streams(plan), fail_on_late=fail_on_late)
         self.plan = plan
 
-    def accept_pair(self, left: pa.Table | None, right: pa.Table | None) -> Accepted[Slice]:
-        """Check a push and prepare it; raise before anything has changed if it cannot be joined."""
-        accepted = self.accept({"left": left, "right": right})
+    def accept_pair(self, left: pa.Table | None, right: pa.Table | None, *, whole: bool = False) -> Accepted[Slice]:
+        """Do the same for two streams."""
+        accepted = self.accept({"left": left, "right": right}, whole=whole)
         return Accepted(map(self._slice, accepted.slices), accepted.progress)
 
     def _slice(self, arrived: Arrived) -> Slice:

@@ -8,6 +8,9 @@ middle of something, so it is refused.
 Whatever is raised from there on, until the caller has the result, leaves the join *failed*: rows may be stored whose
 pairs nobody was given. A failed join refuses all that goes on from there.
 
+*Portions.* What ``pushes`` has taken in is joined as its results are asked for. What is left of that when somebody else
+has a turn, another thread or the same one that gave the iterator up, belongs to whoever asks next.
+
 *Processes.* A child that was forked has a copy of the join, but neither its threads nor any word on who held its locks.
 There all calls are refused, and closing does nothing.
 """
@@ -17,11 +20,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
+
+import pyarrow as pa
 
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
@@ -81,6 +87,7 @@ class Lifecycle:
         self._lock = threading.RLock()
         self._turn: _Turn | None = None
         self._process = os.getpid()
+        self._under_way: deque[Iterator[pa.Table]] = deque()
 
     def close(self) -> None:
         """End all threads and give up what is owed. A join used in a ``with`` statement is closed at its end."""
@@ -90,6 +97,7 @@ class Lifecycle:
     @in_turn("close()")
     def _close(self) -> None:
         self._finished = True
+        self._under_way.clear()
         self._stop()
 
     def __enter__(self) -> Self:
@@ -99,6 +107,36 @@ class Lifecycle:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _portions(self) -> Iterator[pa.Table]:
+        """Return an iterator over all that is under way."""
+        return iter(self._next_portion, None)
+
+    @in_turn("pushes()")
+    def _next_portion(self) -> pa.Table | None:
+        self._check_not_failed("pushes()")
+        if self._under_way:
+            self._changing()
+        table = self._next_under_way()
+        if table is not None:
+            self._count(table.num_rows)
+        return table
+
+    def _count(self, results: int) -> None:
+        """Count results that are handed over."""
+        raise NotImplementedError
+
+    def _rest(self) -> list[pa.Table]:
+        """Return all that is under way."""
+        return list(iter(self._next_under_way, None))
+
+    def _next_under_way(self) -> pa.Table | None:
+        while self._under_way:
+            table = next(self._under_way[0], None)
+            if table is not None:
+                return table
+            self._under_way.popleft()
+        return None
 
     def _check_process(self, what: str) -> None:
         if os.getpid() != self._process:
@@ -135,21 +173,23 @@ class Lifecycle:
         if turn.changes:
             self._stop()
 
-    def _check_open(self, what: str) -> None:
-        join = type(self).__name__
+    def _check_not_failed(self, what: str) -> None:
         if self._failed:
             raise SpecificationError(
                 explain_refusal(
                     f"{what} was called after a push that failed",
                     "calls before any error in a push; what the windows held is no longer certain",
-                    f"restore the last snapshot, or build a new {join}",
+                    f"restore the last snapshot, or build a new {type(self).__name__}",
                 )
             )
+
+    def _check_open(self, what: str) -> None:
+        self._check_not_failed(what)
         if self._finished and what in ("push()", "pushes()"):
             raise SpecificationError(
                 explain_refusal(
                     f"{what} was called after finish() or close()",
                     "pushes before finish()",
-                    f"build a new {join} for further rows",
+                    f"build a new {type(self).__name__} for further rows",
                 )
             )

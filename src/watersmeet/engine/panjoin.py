@@ -18,7 +18,7 @@ when the left batch is in it, and are inserted when all left rows have probed th
 rows is found once, by the right row. Of two workers one can thus insert the left batch and then probe with the right
 one, while the other probes with the left batch and then inserts the right one: as much work for both. Pairs may be
 gathered while their rows' window grows: a match holds on to the piece of memory in which it found its rows, and these
-never change.
+never change. Results in portions (``pushes``) are found in the caller's thread alone.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.engine.threads import Crew
-from watersmeet.engine.topology import Layout, Topology
-from watersmeet.spec.expression import Side
+from watersmeet.engine.topology import Layout
+from watersmeet.engine.whole_windows import WholeWindows
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -135,14 +133,13 @@ def _take_part(_: int, round_: _Round) -> None:
     round_.work()
 
 
-class PanJoin(Topology):
+class PanJoin(WholeWindows):
     """The manager, and the windows whose subwindows the commands are about."""
 
     keeps_order: ClassVar[bool] = False
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        super().__init__(layout)
         self._scans = scans = layout.plan.structure == "scan"
         verifies = layout.plan.residual is not None
         self._least_probes = 1 if scans else LEAST_PROBES
@@ -159,9 +156,7 @@ class PanJoin(Topology):
         most = self._stretches(len(left), len(right))
         stretches = self._cut(left, most), self._cut(right, most)
         self._process(self._commands(left, right, *stretches), sum(map(len, stretches)), max(len(left), len(right)))
-        for side, before in part.expire_before.items():
-            if before is not None:
-                self._windows[side].expire(before)
+        self._expire(part)
         return [table for some in stretches for stretch in some for table in stretch.pairs(self._layout)]
 
     def _commands(
@@ -202,10 +197,6 @@ class PanJoin(Topology):
         if own:
             batch.sorted(own[-1].choice.order)
 
-    def _insert(self, batch: KeyedBatch) -> None:
-        """Create and insert: the window creates a subwindow when the newest is full."""
-        self._windows[batch.side].insert(batch, self._windows[OTHER_SIDE[batch.side]])
-
     def _cut(self, batch: KeyedBatch, most: int) -> list[_Stretch]:
         """Cut a batch's probes into stretches, at most so many; more if they are long scans."""
         window = self._windows[OTHER_SIDE[batch.side]]
@@ -224,14 +215,6 @@ class PanJoin(Topology):
         round_.work()
         if helpers:
             self._crew.wait_until_quiet()
-
-    def windows(self, side: Side) -> Sequence[StreamWindow]:
-        """Return a side's window."""
-        return [self._windows[side]]
-
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
-        """Add a subwindow of saved rows."""
-        self._windows[side].load(rows, sequence)
 
     def close(self) -> None:
         """End the workers."""

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
+from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
 
-__all__ = ["gather_pairs", "gather_probing", "gather_stored", "result_schema", "table_of_pairs"]
+__all__ = [
+    "BYTES_AT_ONCE",
+    "bounded_tables",
+    "gather_pairs",
+    "gather_probing",
+    "gather_stored",
+    "pairs_at_once",
+    "result_schema",
+    "table_of_pairs",
+]
+
+BYTES_AT_ONCE: Final = 64 << 20
+"""Bytes of the pairs that are gathered at once, where a caller wants no more than a bounded number."""
 
 
 def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -55,3 +71,16 @@ def table_of_pairs(probing: Side, own: Columns, stored: Columns, schema: pa.Sche
     """Return pairs as a table, when both sides' columns have been gathered; ``probing`` is the batch's side."""
     left, right = (own, stored) if probing == "left" else (stored, own)
     return pa.Table.from_arrays([*left, *right], schema=schema)
+
+
+def pairs_at_once(width: int) -> int:
+    """Return how many pairs of so many bytes a table of bounded size has."""
+    return max(1, min(contract.PAIRS_AT_ONCE, BYTES_AT_ONCE // max(1, width)))
+
+
+def bounded_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables (none of them empty) as such of bounded size."""
+    for table in tables:
+        most = pairs_at_once(table.nbytes // table.num_rows)
+        for begin in range(0, table.num_rows, most):
+            yield table.slice(begin, most)

@@ -18,7 +18,8 @@ from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.panjoin import PanJoin
-from watersmeet.engine.result import result_schema
+from watersmeet.engine.portions import portions
+from watersmeet.engine.result import bounded_tables, result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, refusing_damage, write_snapshot
 from watersmeet.engine.splitjoin import SplitJoin
 from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
@@ -199,9 +200,46 @@ class StreamJoin(Lifecycle):
         self._check_open("push()")
         accepted = self._intake.accept_pair(left, right)
         self._changing()
-        results = self._join(self._collected(accepted.slices))
         self._intake.progress = accepted.progress
-        return self._delivered(results)
+        rest = self._rest()
+        return self._delivered(rest + self._join(self._collected(accepted.slices)))
+
+    def pushes(self, left: pa.Table | None = None, right: pa.Table | None = None) -> Iterator[pa.Table]:
+        """Take the next rows of both streams; return an iterator over the pairs they complete, in bounded tables.
+
+        A table has at most 1,048,576 rows, or about 64 MB of longer ones, however many pairs there are; together they
+        are what ``push`` returns, in the same ``order``. The rows are taken at once, or refused; pairs are found when
+        the iterator is asked for them. Whatever it has not been asked for is not lost: it comes with the next ``push``
+        or ``finish``, or from the next iterator, and a ``snapshot`` holds it.
+
+        With ``kang`` and ``panjoin`` a table is all that is held beside the windows, or the pairs of one row where
+        those are more; pairs are found in the caller's thread. The other topologies join some rows at a time and hold
+        what these have found; pairs that ``handshake`` returns from ``finish`` come in one table.
+        """
+        self._take_in(left, right)
+        return self._portions()
+
+    @in_turn("pushes()")
+    def _take_in(self, left: pa.Table | None, right: pa.Table | None) -> None:
+        self._check_open("pushes()")
+        accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
+        self._changing()
+        self._intake.progress = accepted.progress
+        if self._owed.num_rows:
+            self._under_way.append(bounded_tables([self._owed]))
+            self._owed = self._nothing
+        self._under_way.append(self._in_portions(accepted.slices))
+
+    def _in_portions(self, parts: Iterator[Slice]) -> Iterator[pa.Table]:
+        """Yield the pairs of some rows as the caller sees them, in tables of bounded size."""
+        for part in self._collected(parts):
+            for found in portions(self._topology, self._numbered(part), self._order):
+                pairs = self._arranged(found, in_order=self._topology.keeps_order)
+                if pairs:
+                    yield from bounded_tables([pa.concat_tables(pairs)])
+
+    def _count(self, results: int) -> None:
+        self._pairs += results
 
     def _collected(self, parts: Iterator[Slice]) -> Iterator[Slice]:
         """Yield the rows that are joined now."""
@@ -241,10 +279,12 @@ class StreamJoin(Lifecycle):
         return [pairs.select(_visible(self._plan.schemas, pairs.num_columns))]
 
     def _join_waiting(self) -> None:
-        """Join the rows that wait for a full batch; their pairs are owed."""
-        if self._collector is not None and not self._finished:
+        """Find what is under way, and join the rows that wait for a full batch; these pairs are owed."""
+        if self._under_way or (self._collector is not None and not self._finished):
             self._changing()
-            self._owed = self._with_owed(self._join(self._collector.take()))
+            rest = self._rest()
+            waiting = [] if self._collector is None or self._finished else self._collector.take()
+            self._owed = self._with_owed(rest + self._join(waiting))
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
@@ -260,7 +300,7 @@ class StreamJoin(Lifecycle):
     def _delivered(self, results: list[pa.Table]) -> pa.Table:
         pairs = self._with_owed(results)
         self._owed = self._nothing
-        self._pairs += pairs.num_rows
+        self._count(pairs.num_rows)
         return pairs
 
     def _with_owed(self, results: list[pa.Table]) -> pa.Table:

@@ -155,23 +155,34 @@ def _write_chains(
 
 @kernel
 def find_pairs(
-    table: Table, following: Int32s, first: Int32s, final: Int32s, lo: Int64s, hi: Int64s, who: Int32s
-) -> tuple[Int32s, Int32s]:
-    """Return the pairs of every probe with the chains from ``first[q]`` along ``following`` to ``final[q]``.
+    table: Table,
+    following: Int32s,
+    first: Int32s,
+    final: Int32s,
+    lo: Int64s,
+    hi: Int64s,
+    who: Int32s,
+    begin: int,
+    most: int,
+) -> tuple[Int32s, Int32s, int]:
+    """Return the pairs of probes with the chains from ``first[q]`` along ``following`` to ``final[q]``.
 
-    The caller's partitioning guarantees that all keys of the chains strictly between the two lie in ``[lo, hi]``.
+    They are those of the probes from ``begin`` on, as many as have together at most ``most`` pairs, or of one that has
+    more; where the next ones begin is returned too. The caller's partitioning guarantees that all keys of the chains
+    strictly between the two lie in ``[lo, hi]``.
     """
     key, row, start, fill, next_entry, _ = table
     m = len(lo)
-    pair_who = np.empty(m, np.int32)
-    pair_row = np.empty(m, np.int32)
+    pair_who = np.empty(m - begin, np.int32)
+    pair_row = np.empty(m - begin, np.int32)
     counts = np.empty(CHUNK, np.int64)
     places = np.empty(CHUNK, np.int64)  # where the only match of a probe is, if the first pass could tell
     found = 0
-    for base in range(0, m, CHUNK):
-        n = min(CHUNK, m - base)
+    for base in range(begin, m, CHUNK):
+        chunk = min(CHUNK, m - base)
+        n = chunk
         total = 0
-        for u in range(n):
+        for u in range(chunk):
             q = base + u
             if q + AHEAD < m:
                 at = start[first[q + AHEAD]]
@@ -190,6 +201,9 @@ def find_pairs(
                     places[u] = start[chain] + (both >> COUNT_BITS)
             else:
                 counts[u] = _count_chains(key, start, fill, next_entry, following, chain, final[q], lo[q], hi[q])
+            if found + total > 0 and found + total + counts[u] > most:
+                n = u
+                break
             total += counts[u]
             prefetch(row, places[u])
         pair_who = reserve(pair_who, found, total)
@@ -217,7 +231,9 @@ def find_pairs(
                     pair_row,
                     found,
                 )
-    return pair_who[:found], pair_row[:found]
+        if n < chunk:
+            return pair_who[:found], pair_row[:found], base + n
+    return pair_who[:found], pair_row[:found], m
 
 
 @kernel

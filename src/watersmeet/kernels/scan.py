@@ -82,18 +82,29 @@ def reserve(array: Array, used: int, more: int) -> Array:
 
 
 @kernel
-def nested_loop(key: Int64s, row: Int32s, lo: Int64s, hi: Int64s, who: Int32s) -> tuple[Int32s, Int32s]:
-    """Return the index pairs of all probes with all stored rows."""
-    pair_who = np.empty(len(lo), np.int32)
-    pair_row = np.empty(len(lo), np.int32)
+def nested_loop(
+    key: Int64s, row: Int32s, lo: Int64s, hi: Int64s, who: Int32s, at: int, most: int
+) -> tuple[Int32s, Int32s, int]:
+    """Return index pairs of the probes with the stored rows, about ``most`` at once.
+
+    Begins at step ``at``, 0 at first, and returns the step to go on with, or -1 when all rows were compared. The steps
+    of a block of rows, one for each probe, are those from the block's number times ``len(lo)`` on.
+    """
+    m = len(lo)
+    pair_who = np.empty(m, np.int32)
+    pair_row = np.empty(m, np.int32)
     found = 0
-    for begin in range(0, len(key), BLOCK):
+    first = at % m
+    for begin in range(at // m * BLOCK, len(key), BLOCK):
         block = key[begin : begin + BLOCK]
         rows = row[begin : begin + BLOCK]
-        for q in range(len(lo)):
+        for q in range(first, m):
             count = count_between(block, lo[q], hi[q])
             if count:
+                if found > 0 and found + count > most:
+                    return pair_who[:found], pair_row[:found], begin // BLOCK * m + q
                 pair_who = reserve(pair_who, found, count)
                 pair_row = reserve(pair_row, found, count)
                 found = write_between(block, rows, lo[q], hi[q], who[q], pair_who, pair_row, found)
-    return pair_who[:found], pair_row[:found]
+        first = 0
+    return pair_who[:found], pair_row[:found], -1

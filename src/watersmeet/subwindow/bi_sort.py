@@ -17,6 +17,7 @@ row number), an eighth of a key for the index, 8 more with groups.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -78,15 +79,13 @@ class BiSort:
             run = _merged(self._runs.pop(), run)
         self._runs.append(run)
 
-    def probe(self, probes: Probes) -> list[Matches]:
-        found: list[Matches] = []
+    def probe(self, probes: Probes) -> Iterator[Matches]:
         for run in self._runs:
             start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
             who = np.empty(len(probes), np.int32)
             hits, count = run.find(probes, start, end, who)
             if count:
-                found.append(Ranges(start[:hits], end[:hits], count, who[:hits], run.row))
-        return found
+                yield Ranges(start[:hits], end[:hits], count, who[:hits], run.row)
 
     def seal(self) -> None:
         while len(self._runs) > 1:

@@ -15,9 +15,9 @@ each once. Time, sequence numbers and every other condition are the caller's bus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from watersmeet.kernels import ranges
 
 __all__ = [
+    "PAIRS_AT_ONCE",
     "Entries",
     "Int32s",
     "Int64s",
@@ -39,6 +40,9 @@ __all__ = [
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+
+PAIRS_AT_ONCE: Final = 1 << 20
+"""Index pairs that are held before anybody looks at them: bounds memory when a predicate is hardly selective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def pairs_of(found: Sequence[Matches]) -> Pairs:
     return Pairs(who, row)
 
 
-def count_matches(found: Sequence[Matches]) -> int:
+def count_matches(found: Iterable[Matches]) -> int:
     """Return how many pairs ``found`` stands for."""
     return sum(matches.count for matches in found)
 
@@ -126,8 +130,12 @@ class Subwindow(Protocol):
         """Store a sorted batch. The caller never inserts more than the capacity the structure was made for."""
         ...
 
-    def probe(self, probes: Probes) -> list[Matches]:
-        """Return all matches of a sorted batch of probes, in any order, each exactly once."""
+    def probe(self, probes: Probes) -> Iterator[Matches]:
+        """Yield all matches of a sorted batch of probes, in any order, each exactly once.
+
+        Index pairs come ``PAIRS_AT_ONCE`` at a time, or those of one probe where it has more; ranges all at once. Rows
+        are inserted only when all matches have been taken.
+        """
         ...
 
     def seal(self) -> None:

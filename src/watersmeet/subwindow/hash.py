@@ -26,15 +26,17 @@ Departures from the paper.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from watersmeet.kernels import extendible_hash, llat, scan
+from watersmeet.kernels import extendible_hash, llat
 from watersmeet.kernels.extendible_hash import DIRECTORY_FULL, DONE
+from watersmeet.subwindow.chains import chained_pairs
 from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
-from watersmeet.subwindow.scan import sorted_entries
+from watersmeet.subwindow.scan import scanned_pairs, sorted_entries
 
 __all__ = ["Hash"]
 
@@ -137,30 +139,25 @@ class Hash:
         self._depth = np.append(self._depth, np.zeros(more, np.int32))
         self._pattern = np.append(self._pattern, np.zeros(more, np.int64))
 
-    def probe(self, probes: Probes) -> list[Matches]:
-        """Return all matches of a batch of probes; points by lookup, ranges by a scan."""
+    def probe(self, probes: Probes) -> Iterator[Matches]:
+        """Yield all matches of a batch of probes; points by lookup, ranges by a scan."""
         if not self._size or not len(probes):
-            return []
+            return
         point = probes.lo == probes.hi
         if point.all():
-            return [self._look_up(probes.lo, probes.who)]
+            yield from self._look_up(probes)
+            return
         scanned = probes.lo < probes.hi
-        found: list[Matches] = []
         if point.any():
-            found.append(self._look_up(probes.lo[point], probes.who[point]))
+            yield from self._look_up(_picked(probes, point))
         if scanned.any():
-            found.append(self._scan(probes.lo[scanned], probes.hi[scanned], probes.who[scanned]))
-        return found
+            yield from scanned_pairs(*self._rows(), _picked(probes, scanned))
 
-    def _look_up(self, key: Int64s, who: Int32s) -> Pairs:
+    def _look_up(self, points: Probes) -> Iterator[Pairs]:
         mask = np.uint64(len(self._directory) - 1)
-        bucket = self._directory[(extendible_hash.mix_keys(key) & mask).view(np.int64)]
+        bucket = self._directory[(extendible_hash.mix_keys(points.lo) & mask).view(np.int64)]
         one_bucket_each = bucket  # a point has no second chain to follow to
-        return Pairs(*llat.find_pairs(self._table, one_bucket_each, bucket, bucket, key, key, who))
-
-    def _scan(self, lo: Int64s, hi: Int64s, who: Int32s) -> Pairs:
-        key, row = self._rows()
-        return Pairs(*scan.nested_loop(key, row, lo, hi, who))
+        return chained_pairs(self._table, one_bucket_each, bucket, bucket, points)
 
     def _rows(self) -> tuple[Int64s, Int32s]:
         """Return all rows without gaps."""
@@ -191,3 +188,7 @@ class Hash:
     def snapshot(self) -> Entries:
         """Return every stored row, sorted."""
         return sorted_entries(*self._rows())
+
+
+def _picked(probes: Probes, which: npt.NDArray[np.bool_]) -> Probes:
+    return Probes(probes.lo[which], probes.hi[which], probes.who[which])

@@ -28,12 +28,14 @@ Departures from the paper.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from watersmeet.kernels import llat, rap_table
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
+from watersmeet.subwindow.chains import chained_pairs
+from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes
 from watersmeet.subwindow.scan import sorted_entries
 
 __all__ = ["RapTable"]
@@ -154,14 +156,13 @@ class RapTable:
         self._splitters = _even_cut(entries.key, self._partitions)
         self._append(entries, self._splitters)
 
-    def probe(self, probes: Probes) -> list[Matches]:
-        """Return all matches of a sorted batch of probes."""
+    def probe(self, probes: Probes) -> Iterator[Matches]:
+        """Yield all matches of a sorted batch of probes."""
         if not self._size or not len(probes):
-            return []
+            return
         first = rap_table.find_partitions(self.splitters, probes.lo)
         final = rap_table.find_partitions(self.splitters, probes.hi)
-        pairs = llat.find_pairs(self._table, self._following, first, final, probes.lo, probes.hi, probes.who)
-        return [Pairs(*pairs)]
+        yield from chained_pairs(self._table, self._following, first, final, probes)
 
     def seal(self) -> None:
         """Pack the partitions one behind the other; the histograms stay for the successor."""

@@ -9,14 +9,16 @@ Cost. Insert: a copy. Probe: stored * probes comparisons (vectorised and cache-b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from watersmeet.kernels import scan, sorted_run
+from watersmeet.subwindow import contract
 from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
 
-__all__ = ["Scan", "sorted_entries"]
+__all__ = ["Scan", "scanned_pairs", "sorted_entries"]
 
 FIRST_ROWS = 1024
 
@@ -25,6 +27,17 @@ def sorted_entries(key: Int64s, row: Int32s) -> Entries:
     """Return unsorted rows as sorted entries."""
     order = sorted_run.sort_keys(key, np.arange(len(key), dtype=np.int32))
     return Entries(key[order], row[order])
+
+
+def scanned_pairs(key: Int64s, row: Int32s, probes: Probes) -> Iterator[Pairs]:
+    """Yield the pairs of some probes (at least one) with rows in any order, a bounded number at once."""
+    at = 0
+    while at >= 0:
+        pair_who, pair_row, at = scan.nested_loop(
+            key, row, probes.lo, probes.hi, probes.who, at, contract.PAIRS_AT_ONCE
+        )
+        if len(pair_who):
+            yield Pairs(pair_who, pair_row)
 
 
 class Scan:
@@ -55,12 +68,10 @@ class Scan:
         self._row[self._size : end] = entries.row
         self._size = end
 
-    def probe(self, probes: Probes) -> list[Matches]:
-        """Return all matches of a batch of probes."""
-        if not self._size or not len(probes):
-            return []
-        pairs = scan.nested_loop(self._key[: self._size], self._row[: self._size], probes.lo, probes.hi, probes.who)
-        return [Pairs(*pairs)]
+    def probe(self, probes: Probes) -> Iterator[Matches]:
+        """Yield all matches of a batch of probes."""
+        if self._size and len(probes):
+            yield from scanned_pairs(self._key[: self._size], self._row[: self._size], probes)
 
     def seal(self) -> None:
         """Give back the room left for growth."""

@@ -23,6 +23,7 @@ Departures from the paper.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -30,7 +31,8 @@ import numpy.typing as npt
 
 from watersmeet.kernels import llat, wib_tree
 from watersmeet.kernels.wib_tree import ENTRIES, FANOUT, HEIGHT, NODES
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
+from watersmeet.subwindow.chains import chained_pairs
+from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes
 from watersmeet.subwindow.scan import sorted_entries
 
 __all__ = ["WibTree"]
@@ -134,14 +136,13 @@ class WibTree:
     def _find(self, bound: Int64s) -> Int32s:
         return wib_tree.find_leaves(self._separator, self._child, self._children, self._state, bound)
 
-    def probe(self, probes: Probes) -> list[Matches]:
-        """Return all matches of a sorted batch of probes."""
+    def probe(self, probes: Probes) -> Iterator[Matches]:
+        """Yield all matches of a sorted batch of probes."""
         if not self._size or not len(probes):
-            return []
+            return
         first = self._find(probes.lo)
         final = self._find(probes.hi)
-        pairs = llat.find_pairs(self._table, self._following, first, final, probes.lo, probes.hi, probes.who)
-        return [Pairs(*pairs)]
+        yield from chained_pairs(self._table, self._following, first, final, probes)
 
     def _leaf_order(self) -> Int32s:
         return wib_tree.leaf_order(self._following, self.entries_used)

@@ -10,17 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.subwindow import contract
 from watersmeet.subwindow.choose import Choice
-from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes, Ranges, Subwindow, count_matches, pairs_of
+from watersmeet.subwindow.contract import (
+    Entries,
+    Matches,
+    Pairs,
+    Ranges,
+    Subwindow,
+    count_matches,
+    pairs_of,
+)
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import Extent, Payload
 
 __all__ = ["Segment"]
 
 Int64s = npt.NDArray[np.int64]
-
-CANDIDATES_AT_ONCE = 1 << 22
-"""Index pairs that are held before they are verified: bounds memory when a predicate is hardly selective."""
 
 
 @dataclass(slots=True)
@@ -73,8 +79,7 @@ class Segment:
         for probes in batch.probes(order):
             if probes.group is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
                 continue
-            for part in _portions(probes, self.rows) if order.key is None and not order.group else (probes,):
-                yield from _expanded(self.index.probe(part))
+            yield from _expanded(self.index.probe(probes))
 
     @property
     def nbytes(self) -> int:
@@ -82,19 +87,11 @@ class Segment:
         return self.index.nbytes + self.payload.nbytes
 
 
-def _portions(probes: Probes, rows: int) -> Iterator[Probes]:
-    """Cut probes that each meet every one of ``rows`` rows into portions of a bounded number of candidates."""
-    step = max(1, CANDIDATES_AT_ONCE // max(rows, 1))
-    for begin in range(0, len(probes), step):
-        part = slice(begin, begin + step)
-        yield Probes(probes.lo[part], probes.hi[part], probes.who[part])
-
-
-def _expanded(found: list[Matches]) -> Iterator[Pairs]:
+def _expanded(found: Iterator[Matches]) -> Iterator[Pairs]:
     """Yield matches as index pairs, a bounded number at once: every piece costs whoever gets it some Python."""
     together: list[Matches] = []
     for matches in (part for some in found for part in _bounded(some)):
-        if together and count_matches(together) + matches.count > CANDIDATES_AT_ONCE:
+        if together and count_matches(together) + matches.count > contract.PAIRS_AT_ONCE:
             yield pairs_of(together)
             together = []
         together.append(matches)
@@ -104,11 +101,13 @@ def _expanded(found: list[Matches]) -> Iterator[Pairs]:
 
 def _bounded(matches: Matches) -> Iterator[Matches]:
     """Cut matches that are too many as index pairs into parts."""
-    if isinstance(matches, Pairs) or matches.count <= CANDIDATES_AT_ONCE:
+    if isinstance(matches, Pairs) or matches.count <= contract.PAIRS_AT_ONCE:
         yield matches
         return
     totals = np.cumsum(matches.end - matches.start)
-    cuts = np.searchsorted(totals, np.arange(CANDIDATES_AT_ONCE, matches.count, CANDIDATES_AT_ONCE), "right").tolist()
+    cuts = np.searchsorted(
+        totals, np.arange(contract.PAIRS_AT_ONCE, matches.count, contract.PAIRS_AT_ONCE), "right"
+    ).tolist()
     borders = [0, *cuts, len(totals)]
     for begin, end in pairwise(borders):
         if end > begin:

@@ -106,7 +106,7 @@ def warm_up() -> None:
         for entries in entries_of(keys, 100):
             structure.insert(entries)
         for half_width in (0, 5):
-            structure.probe(probes_of(keys[:200], half_width))
+            list(structure.probe(probes_of(keys[:200], half_width)))
         structure.seal()
         for half_width in (0, 5):
-            structure.probe(probes_of(keys[:200], half_width))
+            list(structure.probe(probes_of(keys[:200], half_width)))

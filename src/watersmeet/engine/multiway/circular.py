@@ -37,15 +37,17 @@ class Circular:
 
     def push(self, arrived: Arrived) -> list[pa.Table]:
         """Join rows that arrive together, let expire what can; return the results found."""
-        results: list[pa.Table] = []
+        return list(self.in_portions(arrived))
+
+    def in_portions(self, arrived: Arrived) -> Iterator[pa.Table]:
+        """Do the same, and yield the results (never none) a portion at a time."""
         for stream, rows in arrived.rows.items():
             block = self.stages.enter(stream, rows, None if arrived.counts is None else arrived.counts[stream])
             if len(block):
-                results += map(self.stages.gather, self.join(block))
+                yield from map(self.stages.gather, self.join(block))
                 self.stages.index(block)
                 self.count(block)
         self.expire(arrived.expire_before)
-        return results
 
     def join(self, block: Block) -> Iterator[Partials]:
         """Yield the results that a block completes."""

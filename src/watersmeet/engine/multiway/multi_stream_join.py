@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, get_args
 
 import pyarrow as pa
 
-from watersmeet.engine.intake import Intake
+from watersmeet.engine.intake import Arrived, Intake
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.multiway.explain import explain_streams
 from watersmeet.engine.multiway.plan import plan_streams
@@ -17,6 +17,7 @@ from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.multiway.stage import Stages
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
+from watersmeet.engine.result import bounded_tables
 from watersmeet.engine.snapshot import refusing_damage
 from watersmeet.engine.stream_join import Late, check_cores, check_join, check_numbers
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
@@ -139,7 +140,32 @@ class MultiStreamJoin(Lifecycle):
         A push that is refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error,
         also one that interrupts it from outside, the join has failed, and further calls are refused.
         """
-        self._check_open("push()")
+        slices = self._accepted("push()", tables)
+        engine = self._strategy if self._ring is None else self._ring
+        results = self._rest()
+        results += [table for arrived in slices for table in engine.push(arrived)]
+        return self._delivered(results)
+
+    def pushes(self, /, **tables: pa.Table | None) -> Iterator[pa.Table]:
+        """Take the next rows of some streams; return an iterator over the results they complete, in bounded tables.
+
+        A table has at most 1,048,576 rows, or about 64 MB of longer ones, and no more is held beside the windows than
+        that and a portion of intermediate results for each stream. Results are found in the caller's thread, when the
+        iterator is asked for them. The rows are taken at once, or refused; results that it has not been asked for come
+        with the next ``push`` or ``finish``, or from the next iterator, and until then no ``snapshot`` is taken.
+        """
+        self._take_in(tables)
+        return self._portions()
+
+    @in_turn("pushes()")
+    def _take_in(self, tables: Mapping[Side, pa.Table | None]) -> None:
+        slices = self._accepted("pushes()", tables)
+        found = (table for arrived in slices for table in self._strategy.in_portions(arrived))
+        self._under_way.append(bounded_tables(found))
+
+    def _accepted(self, what: str, tables: Mapping[Side, pa.Table | None]) -> Iterator[Arrived]:
+        """Check rows and say that they will be joined; return them in slices."""
+        self._check_open(what)
         unknown = [name for name in tables if name not in self._plan.schemas]
         if unknown:
             raise SchemaError(
@@ -150,21 +176,27 @@ class MultiStreamJoin(Lifecycle):
                 )
             )
         accepted = self._intake.accept(tables)
-        engine = self._strategy if self._ring is None else self._ring
         self._changing()
-        results = [table for arrived in accepted.slices for table in engine.push(arrived)]
         self._intake.progress = accepted.progress
+        return accepted.slices
+
+    def _delivered(self, results: list[pa.Table]) -> pa.Table:
         found = pa.concat_tables(results) if results else self.schema.empty_table()
-        self._results += found.num_rows
+        self._count(found.num_rows)
         return found
+
+    def _count(self, results: int) -> None:
+        self._results += results
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
-        """Say that no more rows will come; return the results still owed: none, for every push returns its own."""
+        """Say that no more rows will come; return the results still owed: those that an iterator was not asked for."""
         self._check_open("finish()")
+        self._changing()
+        results = self._delivered(self._rest())
         self._finished = True
         self._stop()
-        return self.schema.empty_table()
+        return results
 
     @property
     @in_turn("metrics")
@@ -195,8 +227,19 @@ class MultiStreamJoin(Lifecycle):
 
     @in_turn("snapshot()")
     def snapshot(self) -> bytes:
-        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
+        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join.
+
+        It is refused while results that ``pushes`` has found have not been taken.
+        """
         self._check_open("snapshot()")
+        if self._under_way:
+            raise SpecificationError(
+                explain_refusal(
+                    "snapshot() was called while results of pushes() had not been taken",
+                    "a snapshot when the caller has all results",
+                    "take what the iterator still has, or what push() returns, and save then",
+                )
+            )
         chunks = {stream: stage.rows.chunks for stream, stage in self._strategy.stages.of.items()}
         rows = {stream: [(chunk.rows, chunk.counts) for chunk in own] for stream, own in chunks.items()}
         return write_snapshot(

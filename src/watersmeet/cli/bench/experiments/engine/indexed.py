@@ -119,7 +119,7 @@ class _ProbesAlone:
 
         def probe(index: BiSort) -> None:
             for _ in range(repetitions):
-                index.probe(self._probes)
+                list(index.probe(self._probes))
 
         work = [partial(probe, index) for index in self._indexes]
         return sum(map(seconds_of, work)) / seconds_side_by_side(work)

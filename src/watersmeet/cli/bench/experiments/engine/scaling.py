@@ -26,6 +26,7 @@ from watersmeet.cli.bench.experiment import Context, Experiment, median, seconds
 from watersmeet.cli.bench.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.cli.bench.rig import NESTED_LOOP_TOPOLOGIES, VALUES, Rig, core_counts
 from watersmeet.kernels.scan import nested_loop
+from watersmeet.subwindow.contract import PAIRS_AT_ONCE
 
 __all__ = ["EXPERIMENT", "RATE_COLUMNS", "Rates", "rate_lines", "rate_panel"]
 
@@ -94,7 +95,7 @@ def _threads_alone(cores: int, window: int) -> Work:
         probing = np.sort(np.random.default_rng(SEED).integers(1, VALUES, rows))  # as batches are
         who = np.arange(rows, dtype=np.int32)
         wanted = probing - BAND, probing + BAND, who
-        return seconds_side_by_side([partial(nested_loop, key, stored, *wanted) for key in keys])
+        return seconds_side_by_side([partial(nested_loop, key, stored, *wanted, 0, PAIRS_AT_ONCE) for key in keys])
 
     return probe
 

@@ -78,7 +78,7 @@ class _Probing:
 
         def probe() -> None:
             nonlocal pairs
-            found = made.probe(probes)
+            found = list(made.probe(probes))
             if label == AS_PAIRS:
                 found = [pairs_of(found)]
             pairs = count_matches(found)

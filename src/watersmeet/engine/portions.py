@@ -1,0 +1,71 @@
+"""Results in tables of bounded size: what ``pushes`` gives, where ``push`` gives one table.
+
+A table has at most ``contract.PAIRS_AT_ONCE`` rows, or as many as make ``result.BYTES_AT_ONCE`` where rows are long.
+
+*Windows in one piece* (``kang`` and ``panjoin``, see :mod:`watersmeet.engine.whole_windows`) are probed as results are
+asked for, so no more is held than a table, or the pairs of a single row where those are more.
+
+*The other topologies* join a push in small slices, one after the other, and give the results of each. How small they
+are follows from what they give: the first is so small that it cannot give too much, then they grow while they give
+little. So what is held is bounded by the rows of a slice and what they meet, which is more than a table where many
+matches come all of a sudden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from watersmeet.engine.blocks import blocks_in_order_of_arrival, cut_batch
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.topology import Order, Topology
+from watersmeet.engine.whole_windows import WholeWindows
+from watersmeet.spec.expression import Side
+from watersmeet.subwindow import contract
+from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.plan import OTHER_SIDE
+
+__all__ = ["portions"]
+
+GROWTH: Final = 4
+"""Slices become so many times longer while they give less than that part of a table."""
+
+
+def portions(topology: Topology, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
+    """Join rows that arrive together; yield the pairs found, some at a time.
+
+    Where an ``order`` is asked for, all pairs of a portion come before those of the next.
+    """
+    if isinstance(topology, WholeWindows):
+        return topology.in_portions(part, order)
+    return _in_small_slices(topology, part, order)
+
+
+def _in_small_slices(topology: Topology, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
+    rest = len(part.left) + len(part.right)
+    if rest == 0:
+        yield topology.push(part)
+    nothing: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
+    for turn in (part.left, part.right) if order is None else blocks_in_order_of_arrival(part, max(1, rest)):
+        begin, rows = 0, 0
+        while begin < len(turn):
+            met = sum(window.rows for window in topology.windows(OTHER_SIDE[turn.side]))
+            rows = max(1, rows, contract.PAIRS_AT_ONCE // max(1, met))
+            some = cut_batch(turn, begin, min(begin + rows, len(turn)))
+            begin += len(some)
+            rest -= len(some)
+            found = topology.push(_one_sided(part, some, nothing if rest else part.expire_before))
+            count = sum(table.num_rows for table in found)
+            if count * GROWTH <= contract.PAIRS_AT_ONCE:
+                rows *= GROWTH
+            elif count > contract.PAIRS_AT_ONCE:
+                rows = rows * contract.PAIRS_AT_ONCE // count
+            yield found
+
+
+def _one_sided(part: Slice, some: KeyedBatch, expire_before: dict[Side, int | None]) -> Slice:
+    if some.side == "left":
+        return Slice(some, cut_batch(part.right, 0, 0), expire_before)
+    return Slice(cut_batch(part.left, 0, 0), some, expire_before)
