@@ -1,4 +1,4 @@
-"""What all tests share: how many examples Hypothesis tries, how Spark's JVMs are started, and where real data lies."""
+"""What all tests share: how many examples Hypothesis tries, and where real data lies."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 settings.register_profile("default", derandomize=True, deadline=None, max_examples=25, print_blob=True)
 settings.register_profile("long", settings.get_profile("default"), max_examples=200)
 settings.load_profile(os.environ.get("WATERSMEET_HYPOTHESIS_PROFILE", "default"))
-
-# JVMs that live for minutes are better off without the optimising compiler, small ones with one thread that collects.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

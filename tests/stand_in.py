@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,7 @@ import pyarrow as pa
 from watersmeet.engine.intake import Streams, pair_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
-from watersmeet.spark import runs
+from watersmeet.spark import envelope, runs
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import Routes, arranger, packer, unpacker
 from watersmeet.spark.identity import pair_identity
@@ -132,15 +134,20 @@ class Query:
     metrics: list[list[dict[str, Any]]] = field(default_factory=list)
     """One record per core, micro-batch by micro-batch."""
 
-    def run(self, tables: Mapping[str, pa.Table | None], shuffled: np.random.Generator | None = None) -> pa.Table:
-        """Run one micro-batch; ``shuffled`` cuts it into tasks, whose envelopes come in any order."""
-        tasks = {stream: _tasks(tables.get(stream), shuffled) for stream in self.streams.schemas}
+    def run(
+        self,
+        tables: Mapping[str, pa.Table | None],
+        cuts: np.random.Generator | None = None,
+        order: np.random.Generator | None = None,
+    ) -> pa.Table:
+        """Run one micro-batch; ``cuts`` cuts it into tasks, whose envelopes come in any ``order``."""
+        tasks = [(stream, task) for stream in self.streams.schemas for task in _tasks(tables.get(stream), cuts)]
         if self.ts is None:
-            sent = self._sent(tasks, lambda stream: arranger(self.streams, stream, self.ids[0]), shuffled)
+            sent = _sent(tasks, lambda stream: arranger(self.streams, stream, self.ids[0]), order)
             numbering = Sequencer(self.streams, self.routes, self.ids)
-            sent = _by_key(self._turns(numbering, self.checkpoint.numbered, sent), shuffled)
+            sent = _by_key(self._turns(numbering, self.checkpoint.numbered, sent), order)
         else:
-            sent = self._sent(tasks, lambda stream: packer(self.streams, stream, self.routes, self.ids), shuffled)
+            sent = _sent(tasks, lambda stream: packer(self.streams, stream, self.routes, self.ids), order)
         frames = list(self._turns(self.core(), self.checkpoint.joined, sent))
         self.metrics.append([record for frame in frames for record in frame.to_dict("records") if record["core"] >= 0])
         if self.ts is not None:
@@ -149,18 +156,6 @@ class Query:
             pa.record_batch({"blob": _blobs(frame), "file": pa.array(frame["file"], pa.string())}) for frame in frames
         ]
         return pa.Table.from_batches(list(unpacker(self.result)(pairs)), self.result)
-
-    def _sent(
-        self, tasks: Mapping[str, list[pa.Table]], packs: Callable[[str], Any], shuffled: np.random.Generator | None
-    ) -> dict[int, pd.DataFrame]:
-        """Return the envelopes of all tasks by key."""
-        packed = (
-            batch.to_pandas()
-            for stream, some in tasks.items()
-            for task in some
-            for batch in packs(stream)(task.to_batches())
-        )
-        return _by_key(packed, shuffled)
 
     def _turns(self, processor: Any, cells: Cells, sent: Mapping[int, pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Give every key its turn."""
@@ -183,6 +178,21 @@ class Query:
         if len(largest) == len(self.streams.schemas):
             reached = (min(largest.values()) - self.lateness // timedelta(microseconds=1)) // 1000
             self.checkpoint.watermark = max(self.checkpoint.watermark, reached)
+
+
+def replayed(files: Checkpoint, before: Checkpoint, after: Checkpoint) -> Checkpoint:
+    """Return what a restart finds when an executor wrote what changed from ``before`` to ``after`` behind ``files``."""
+    found = deepcopy(after)
+    for cells, own, behind in (
+        (found.joined, before.joined, files.joined),
+        (found.numbered, before.numbered, files.numbered),
+    ):
+        for key, values in cells.items():
+            known = own.get(key, {})
+            changed = {name: value for name, value in values.items() if known.get(name) != value}
+            kept = {name: value for name, value in behind.get(key, {}).items() if name in values or name not in known}
+            cells[key] = kept | changed
+    return found
 
 
 def forget(scratch: Path) -> None:
@@ -262,18 +272,27 @@ def multi_query(
     )
 
 
-def _tasks(table: pa.Table | None, shuffled: np.random.Generator | None) -> list[pa.Table]:
+def _tasks(table: pa.Table | None, cuts: np.random.Generator | None) -> list[pa.Table]:
     """Cut a stream's rows into up to three tasks, in their order."""
     if table is None:
         return []
-    if shuffled is None:
-        return [table]
-    cuts = np.sort(shuffled.integers(0, table.num_rows + 1, int(shuffled.integers(0, 3)))).tolist()
-    ends = [*cuts, table.num_rows]
-    return [table.slice(begin, end - begin) for begin, end in zip([0, *cuts], ends, strict=True)]
+    at = [] if cuts is None else np.sort(cuts.integers(0, table.num_rows + 1, int(cuts.integers(0, 3)))).tolist()
+    return [table.slice(begin, end - begin) for begin, end in pairwise([0, *at, table.num_rows])]
 
 
-def _by_key(frames: Iterator[pd.DataFrame], shuffled: np.random.Generator | None) -> dict[int, pd.DataFrame]:
+def _sent(
+    tasks: list[tuple[str, pa.Table]], packs: Callable[[str], Any], order: np.random.Generator | None
+) -> dict[int, pd.DataFrame]:
+    """Return the envelopes of all tasks by key."""
+    packed = []
+    for number, (stream, rows) in enumerate(tasks):
+        with patch.object(envelope, "TaskContext") as context:
+            context.get().partitionId.return_value = number
+            packed += [batch.to_pandas() for batch in packs(stream)(rows.to_batches())]
+    return _by_key(packed, order)
+
+
+def _by_key(frames: Iterable[pd.DataFrame], order: np.random.Generator | None) -> dict[int, pd.DataFrame]:
     """Put the envelopes of each key together."""
     by_key: dict[int, list[pd.DataFrame]] = defaultdict(list)
     for frame in frames:
@@ -281,9 +300,9 @@ def _by_key(frames: Iterator[pd.DataFrame], shuffled: np.random.Generator | None
         for key, some in frame.assign(blob=blobs).groupby("core"):
             by_key[int(key)].append(some)
     together = {key: pd.concat(some) for key, some in sorted(by_key.items())}
-    if shuffled is None:
+    if order is None:
         return together
-    return {key: frame.iloc[shuffled.permutation(len(frame))] for key, frame in together.items()}
+    return {key: frame.iloc[order.permutation(len(frame))] for key, frame in together.items()}
 
 
 def _blobs(frame: pd.DataFrame) -> pa.Array:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments import one_fast
 
 from watersmeet.cli.bench.data import DISTRIBUTIONS, KEY_RANGE, band_for, draw_keys, read_ticks, stream_rows
 from watersmeet.cli.bench.report import Goal, Table, format_goal, format_table
@@ -24,7 +23,7 @@ RECORDED = {"experiment", "purpose", "seed", "shape", "expected", "quick", "star
 PNG = b"\x89PNG"
 
 
-@pytest.mark.parametrize("name", one_fast(SUITES["kernels"], "splitters"))
+@pytest.mark.parametrize("name", list(SUITES["kernels"].experiments))
 def test_experiment_prints_tables_and_writes_json_and_plots(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

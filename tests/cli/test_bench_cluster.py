@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments import one_fast
 
 from watersmeet.balance.balancer import Settings
 from watersmeet.cli.bench.cluster import Cluster, Costs, Keys, Load, b_model
@@ -83,7 +82,7 @@ def test_the_masters_buffer_is_the_formulas(sub_groups: int) -> None:
     assert largest_buffer(50_000, 2.0, sub_groups, 6) == pytest.approx(formula, rel=0.05)
 
 
-@pytest.mark.parametrize("name", one_fast(SUITES["cluster"], "growth"))
+@pytest.mark.parametrize("name", SUITES["cluster"].experiments)
 def test_experiment_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "cluster", "--quick", "--only", name, "--out", str(tmp_path)]) == 0
     assert f"=== {name}: " in capsys.readouterr().out

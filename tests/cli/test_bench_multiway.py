@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from experiments import one_fast
 
 from watersmeet.cli.bench.suite import SUITES
 from watersmeet.cli.main import main
@@ -14,7 +13,7 @@ from watersmeet.cli.main import main
 pytest.importorskip("matplotlib")
 
 
-@pytest.mark.parametrize("name", one_fast(SUITES["multiway"], "stash"))
+@pytest.mark.parametrize("name", SUITES["multiway"].experiments)
 def test_experiment_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "multiway", "--quick", "--only", name, "--out", str(tmp_path)]) == 0
     assert f"=== {name}: " in capsys.readouterr().out

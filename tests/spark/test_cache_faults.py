@@ -20,8 +20,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are 
 
 Streams = Callable[[str, list[pa.Table]], Path]
 ROWS, BATCHES = 300, 14
-FEWEST_BATCHES = 8
-"""Runs are merged in the eighth."""
 ON = wm.band("k", "k", 25)
 WINDOW = wm.time_window("3 seconds", ts="ts")
 
@@ -44,9 +42,10 @@ def _tables(seed: int) -> list[pa.Table]:
 LEFT, RIGHT = _tables(31), _tables(32)
 
 
-def _truth(batches: int) -> Pairs:
-    """Return the pairs of the first micro-batches; they lie within one window, so it takes no more than NumPy."""
-    left, right = (pa.concat_tables(tables[:batches])["k"].to_numpy() for tables in (LEFT, RIGHT))
+@pytest.fixture(scope="module")
+def truth() -> Pairs:
+    """All rows lie within one window, so the truth needs no more than NumPy."""
+    left, right = (pa.concat_tables(tables)["k"].to_numpy() for tables in (LEFT, RIGHT))
     lefts, rights = np.nonzero(np.abs(left[:, None] - right[None, :]) <= 25)
     return Counter(zip(lefts.tolist(), rights.tolist(), strict=True))
 
@@ -101,20 +100,10 @@ def _put_a_file_in_its_place(spark: SparkSession) -> None:
 DAMAGES = [_remove, _overwrite, _overwrite_the_last_word, _truncate, _empty, _put_a_file_in_its_place]
 
 
-@pytest.mark.parametrize(
-    "damages",
-    [
-        pytest.param([_overwrite, _truncate, _put_a_file_in_its_place], id="three ways"),
-        pytest.param(DAMAGES, id="every way", marks=pytest.mark.long),
-    ],
-)
-def test_cache_damaged(
-    spark: SparkSession, folder_of: Streams, tmp_path: Path, damages: list[Callable[[SparkSession], None]]
-) -> None:
+def test_cache_damaged_in_every_way(spark: SparkSession, folder_of: Streams, tmp_path: Path, truth: Pairs) -> None:
     """Two micro-batches a start, then damage; the workers stay and remember files that have changed since."""
-    runs, batches = [], 2 * len(damages) + 2
-    assert FEWEST_BATCHES <= batches <= BATCHES
-    for begin, damage in zip(range(0, batches, 2), [*damages, None], strict=True):
+    runs = []
+    for begin, damage in zip(range(0, BATCHES, 2), [*DAMAGES, None], strict=True):
         left, right = (folder_of("left", LEFT[begin : begin + 2]), folder_of("right", RIGHT[begin : begin + 2]))
         query = run(_joined(spark, left, right), tmp_path)
         runs += [core["runs"] for metric in metrics_of(query) for core in metric.cores if core]
@@ -122,12 +111,12 @@ def test_cache_damaged(
             assert len(_files(spark)) >= 4, "nothing to damage"
             damage(spark)
     _remove(spark)
-    assert committed(spark, tmp_path) == _truth(batches)
-    assert max(runs) < 2 * batches, "runs were merged"
+    assert committed(spark, tmp_path) == truth
+    assert max(runs) < 2 * BATCHES, "runs were merged"
 
 
 @pytest.mark.long
-def test_cache_removed_all_the_time(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
+def test_cache_removed_all_the_time(spark: SparkSession, folder_of: Streams, tmp_path: Path, truth: Pairs) -> None:
     left, right = folder_of("left", LEFT), folder_of("right", RIGHT)
     query = start(_joined(spark, left, right), tmp_path)
     removed = 0
@@ -136,11 +125,13 @@ def test_cache_removed_all_the_time(spark: SparkSession, folder_of: Streams, tmp
             removed += 1
             shutil.rmtree(folder, ignore_errors=True)
     assert removed >= BATCHES // 2
-    assert committed(spark, tmp_path) == _truth(BATCHES)
+    assert committed(spark, tmp_path) == truth
 
 
 @pytest.mark.long
-def test_a_cache_too_small_for_the_window(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
+def test_a_cache_too_small_for_the_window(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, truth: Pairs
+) -> None:
     left, right = folder_of("left", LEFT), folder_of("right", RIGHT)
     spark.conf.set("spark.watersmeet.cacheBytes", "20000")
     try:
@@ -148,4 +139,4 @@ def test_a_cache_too_small_for_the_window(spark: SparkSession, folder_of: Stream
     finally:
         spark.conf.unset("spark.watersmeet.cacheBytes")
     run(pairs, tmp_path)
-    assert committed(spark, tmp_path) == _truth(BATCHES)
+    assert committed(spark, tmp_path) == truth

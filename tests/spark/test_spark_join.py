@@ -96,7 +96,7 @@ def test_batch_equals_spark_sql(spark: SparkSession, folder_of: Streams, routing
     assert ids(pairs) == _truth(spark, left, right, CASES[routing])
 
 
-@pytest.mark.parametrize("order_by", [pytest.param(None, marks=pytest.mark.long), "v"])
+@pytest.mark.parametrize("order_by", [None, "v"])
 def test_count_windows_equal_the_join_in_process(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, order_by: str | None
 ) -> None:

@@ -50,15 +50,10 @@ def _files(spark: SparkSession) -> int:
     return len(list(scratch.glob("**/watersmeet/*.run")))
 
 
-@pytest.mark.parametrize(
-    ("batches_per_window", "windows"),
-    [(4, 4), pytest.param(4, 10, marks=pytest.mark.long), pytest.param(20, 10, marks=pytest.mark.long)],
-)
-def test_state_stays_bounded(
-    spark: SparkSession, folder_of: Streams, tmp_path: Path, batches_per_window: int, windows: int
-) -> None:
-    """Some windows of data; with 20 micro-batches a window runs are merged, with four they are not."""
-    batches = windows * batches_per_window
+@pytest.mark.parametrize("batches_per_window", [4, pytest.param(20, marks=pytest.mark.long)])
+def test_state_stays_bounded(spark: SparkSession, folder_of: Streams, tmp_path: Path, batches_per_window: int) -> None:
+    """Ten windows of data; with 20 micro-batches a window runs are merged, with four they are not."""
+    batches = 10 * batches_per_window
     lefts, rights = _tables(61, batches), _tables(62, batches)
     left, right = folder_of("left", lefts), folder_of("right", rights)
     window = wm.time_window(f"{batches_per_window * SPAN} microseconds", ts="ts")
@@ -105,8 +100,7 @@ def test_every_core_is_busy_in_every_micro_batch(spark: SparkSession, folder_of:
     assert {partition_of(core, 2) for core in core_ids(2, 2)} == {0, 1}, "different partitions, so different tasks"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", [7, 8, 9])
+@pytest.mark.parametrize("first", [pytest.param(7, marks=pytest.mark.long), 8, pytest.param(9, marks=pytest.mark.long)])
 def test_restart_around_a_merge(spark: SparkSession, folder_of: Streams, tmp_path: Path, first: int) -> None:
     """The eighth micro-batch merges runs; a start with another structure goes on just before, just after and later."""
     batches, rows = 18, 200

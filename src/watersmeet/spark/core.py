@@ -15,6 +15,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -145,7 +146,7 @@ class Core(StatefulProcessor):
         begin = time.perf_counter()
         manifest = self._store.load(self._identity, self._streams.schemas)
         found = Found()
-        self.runs.begin(manifest.runs)
+        self.runs.begin(f"{manifest.join} {key[0]}", manifest.runs)
         watermark = self._watermark(timerValues)
         arrived, counted, counts = self._arrived(rows, watermark)
         self.live = _agreed(counts.live, manifest)
@@ -238,7 +239,7 @@ class Core(StatefulProcessor):
     ) -> tuple[dict[Side, Arrived], dict[Side, int], _Counts]:
         """Open the envelopes; leave out late rows. Also return how many rows the streams of a count window have had."""
         schemas = self._streams.schemas
-        opened: dict[Side, list[Envelope]] = {stream: [] for stream in schemas}
+        opened: dict[Side, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
         counts = _Counts()
         counted: dict[Side, int] = {}
         for frame in frames:
@@ -248,10 +249,11 @@ class Core(StatefulProcessor):
                 if row.counts is not None:
                     counted = dict(zip(schemas, map(int, row.counts), strict=True))
                 if row.blob is not None:
-                    opened[row.stream].append(open_blob(row.blob, schemas[row.stream]))
+                    opened[row.stream].append((int(row.part), open_blob(row.blob, schemas[row.stream])))
         arrived = {}
         for stream, some in opened.items():
-            whole = _together(some, schemas[stream])
+            in_order = [envelope for _, envelope in sorted(some, key=itemgetter(0))]  # every attempt has them so
+            whole = _together(in_order, schemas[stream])
             counts.rows_in += whole.rows.num_rows
             rows, stored, probed, group = whole.rows, whole.stored, whole.probed, whole.group
             if watermark is not None and rows.num_rows:

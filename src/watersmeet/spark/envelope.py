@@ -57,8 +57,9 @@ ENVELOPE: Final = (
     "core int, stream string, part bigint, null_rows bigint, counts array<bigint>, generation bigint, oldest bigint, "
     "blob binary"
 )
-"""``part`` orders a stream's envelopes; ``counts`` says how many rows each stream of a count window has had;
-``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were routed."""
+"""``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
+count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
+routed."""
 ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 STORED: Final = "\0stored"
 PROBED: Final = "\0probed"
@@ -106,13 +107,16 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
+        part = _first_part()
         table = routes.table
         for rows in _collected(batches, streams.schemas[stream]):
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
             for core, envelope in envelopes(stream, routes, kept, routed):
-                yield _packed(core_ids[core], stream, 0, seal(envelope), table)
+                blobs = seal(envelope)
+                yield _packed(core_ids[core], stream, part, blobs, table)
+                part += len(blobs)
             routed += kept.rows.num_rows
         yield _heartbeats(core_ids, stream, nulls, table)
         set_aside("pack")

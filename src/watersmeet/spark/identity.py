@@ -29,7 +29,7 @@ from watersmeet.spec.structure import canonical, predicate_from_json, predicate_
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.plan import JoinPlan
 
-__all__ = ["FORMAT", "VERSION", "Identity", "axis_to_json", "identity_of", "pair_identity"]
+__all__ = ["FORMAT", "Identity", "axis_to_json", "identity_of", "pair_identity"]
 
 Json = Any
 
@@ -70,12 +70,11 @@ class Identity:
                     )
                 )
             return
-        version = saved.get("identity", {}).get("version")
-        if (found, version) != (FORMAT, VERSION):
+        if found != FORMAT:
             raise SnapshotError(
                 explain_refusal(
-                    f"the checkpoint has state format {found}, and describes its join in version {version}",
-                    f"format {EARLIER_FORMAT}, or {FORMAT} with version {VERSION}, which this watersmeet reads",
+                    f"the checkpoint has state format {found}",
+                    f"{EARLIER_FORMAT} or {FORMAT}, which this version reads",
                     "go on with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
                 )
             )
@@ -106,7 +105,6 @@ def identity_of(
     return Identity(
         {
             "version": VERSION,
-            "streams": list(schemas),
             PREDICATE: predicate_to_json(predicate),
             "window": {name: value for name, value in window_to_json(window).items() if name != "lateness"},
             COLUMNS: {

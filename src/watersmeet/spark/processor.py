@@ -80,7 +80,7 @@ class JoinProcessor(Core):
                 self.groups.add(side, group)
             if len(storing):
                 runs = manifest.runs[side]
-                made = Origin(0, runs[-1].end if runs else 0, self.live.newest)
+                made = Origin(side, 0, runs[-1].end if runs else 0, self.live.newest)
                 runs.append(self._segments.add(storing, own, other, made))
 
     def _probes(

@@ -4,7 +4,7 @@ A Python worker is not bound to a core of the join, so what it remembers of one 
 the next. The state store has every run, but reading one there costs about a second per 50 MB, and its rows must be
 sorted again. So a worker that makes a run leaves it here too, sorted; the others map it.
 
-Truth never depends on a file here. Runs are immutable and their names unique, so a file cannot be stale; it is
+Truth never depends on a file here. A file's name stands for what is in it, so it cannot be stale; it is
 written under another name first, so it is never half there; its checksum is compared when it is opened, and it is
 opened again when it has changed since. A file that is missing, damaged or cannot be written costs time only.
 

@@ -4,8 +4,8 @@ What is made of a run, its *piece*, is made once, when its rows arrive, and left
 :mod:`watersmeet.spark.run_cache`), so a worker that has never seen it pays for copying its keys, not for sorting. Only
 a run that is in neither place is read from the state store and sorted again.
 
-A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's unique name;
-nothing is ever changed. Columns that a stream has got since a run was stored are null in its rows.
+A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's key, which stands
+for its content; nothing is ever changed. Columns that a stream has got since a run was stored are null in its rows.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Remembered:
 
 
 _remembered: OrderedDict[str, _Remembered] = OrderedDict()
-"""Pieces by the names of their runs, the last used at the end. The worker's own: nothing outside refers to it."""
+"""Pieces by the keys of their runs, the last used at the end. The worker's own: nothing outside refers to it."""
 
 
 class Runs(ABC, Generic[Piece]):
@@ -95,6 +95,7 @@ class Runs(ABC, Generic[Piece]):
         self._store = store
         self._cache = cache
         self._used: list[MappedRun] = []
+        self._owner = ""
 
     @abstractmethod
     def schema(self, stream: Side) -> pa.Schema:
@@ -108,26 +109,27 @@ class Runs(ABC, Generic[Piece]):
     def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a piece takes; rows that are mapped take none."""
 
-    def begin(self, runs: Mapping[Side, Iterable[Run]]) -> None:
-        """Begin a micro-batch: forget runs that other workers have removed, those whose files are gone."""
+    def begin(self, owner: str, runs: Mapping[Side, Iterable[Run]]) -> None:
+        """Begin a micro-batch of ``owner``, a core of a join: forget runs that other workers have removed."""
+        self._owner = owner
         self._used = []
         if self._cache is not None:
-            live = {run.name for some in runs.values() for run in some}
-            for name in [name for name in _remembered if name not in live and not self._cache.has(name)]:
-                del _remembered[name]
+            live = {run.key for some in runs.values() for run in some}
+            for key in [key for key in _remembered if key not in live and not self._cache.has(key)]:  # its file is gone
+                del _remembered[key]
 
     def find(self, stream: Side, run: Run, found: Found) -> Piece:
         """Return the piece of a run from where it is at hand."""
         schema = self.schema(stream)
-        known = _remembered.get(run.name)
+        known = _remembered.get(run.key)
         if known is not None and known.is_good_for(schema):
-            _remembered.move_to_end(run.name)
+            _remembered.move_to_end(run.key)
             found.remembered += 1
             if known.mapped is not None:
                 self._used.append(known.mapped)
             piece: Piece = known.piece
             return piece
-        mapped = None if self._cache is None else self._cache.get(run.name)
+        mapped = None if self._cache is None else self._cache.get(run.key)
         if mapped is not None:
             found.mapped += 1
             self._used.append(mapped)
@@ -136,23 +138,23 @@ class Runs(ABC, Generic[Piece]):
             found.read += 1
             content = _from_state(self._store.read(run), schema)
         piece = self.made(stream, run, content)
-        self._remember(run.name, piece, mapped, schema)
+        self._remember(run.key, piece, mapped, schema)
         return piece
 
     def keep(self, content: Content, piece: Piece, place: Extent, made: Origin) -> Run:
         """Store what a piece was made of as a run; keep the piece for this worker and the cache for others."""
-        run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made)
-        self._remember(run.name, piece, None, content.rows.schema)
+        run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made, owner=self._owner)
+        self._remember(run.key, piece, None, content.rows.schema)
         if self._cache is not None:
-            self._cache.put(run.name, _to_cache(content))
+            self._cache.put(run.key, _to_cache(content))
         return run
 
     def remove(self, run: Run) -> None:
         """Forget a run everywhere."""
         self._store.remove(run)
-        _remembered.pop(run.name, None)
+        _remembered.pop(run.key, None)
         if self._cache is not None:
-            self._cache.drop(run.name)
+            self._cache.drop(run.key)
 
     def check(self) -> None:
         """Raise if a file that was read for this micro-batch has been changed meanwhile: its pairs may be wrong."""
@@ -165,9 +167,9 @@ class Runs(ABC, Generic[Piece]):
                 )
             )
 
-    def _remember(self, name: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
+    def _remember(self, key: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
         is_mapped = mapped is not None and not mapped.is_copy
-        _remembered[name] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped), schema)
+        _remembered[key] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped), schema)
         while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
             _remembered.popitem(last=False)
 

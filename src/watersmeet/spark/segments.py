@@ -55,7 +55,7 @@ class Segments(Runs[Segment]):
         table = pa.Table.from_batches([rows for rows, _ in parts])
         arrival = None if sequence is None else Arrival(sequence, sequence)
         batch = KeyedBatch(self._plan, side, one_batch(table), arrival)
-        own, made = StreamWindow(self._plan, side), Origin(runs[-1].level + 1, runs[0].first, runs[-1].generation)
+        own, made = StreamWindow(self._plan, side), Origin(side, runs[-1].level + 1, runs[0].first, runs[-1].generation)
         run = self.add(batch, own, other, made)
         for merged in runs:
             self.remove(merged)

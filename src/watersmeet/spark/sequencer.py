@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
@@ -59,7 +60,7 @@ class Sequencer(StatefulProcessor):
             kept = {other: before[keep] for other, before in counts[stream].items()}
             whole = Envelope(keep_rows(batch, keep), None, kept)
             for core, envelope in envelopes(stream, self._routes, whole, first[stream]):
-                yield _rows(self._core_ids[core], stream, 0, (totals, live), seal(envelope))
+                yield _rows(self._core_ids[core], stream, 0, (totals, live), seal(envelope))  # a core's only ones
             for core in (*(self._core_ids[core] for core in table.cores), KEEPER):  # each hears of every micro-batch
                 yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
@@ -89,5 +90,5 @@ def _rows(
     """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations."""
     totals, live = known
     counts = [list(totals.values())] * len(blobs)
-    values = (core, stream, 0, nulls, counts, *live, pd.array(blobs, pd.ArrowDtype(pa.binary())))
+    values = (core, stream, np.arange(len(blobs)), nulls, counts, *live, pd.array(blobs, pd.ArrowDtype(pa.binary())))
     return pd.DataFrame(dict(zip(ENVELOPE_NAMES, values, strict=True)))

@@ -5,14 +5,19 @@ then stays longer by more than half of what is kept. So a row is rewritten ``log
 and the number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC
 stream, cut into parts of at most ``PIECE_BYTES``.
 
-A run's name is unique for ever: not even a micro-batch that is run again gives the same name to its runs. So whatever
-is kept of a run elsewhere, under its name, is that run.
+*What is written follows from what was read*, so two attempts of one micro-batch write the same. Spark lets the last one
+win, and the executor goes on with its own: the state is then put together from what both have written. So a run's name
+says its place in the state alone: its stream, its level and its first row's number, which no two runs share. Should the
+attempts have had their rows in different orders, either run has the same rows.
+
+Names come again, when a run has gone and in other states. What is kept of a run elsewhere is found by its *digest*, of
+its content and of the join, core and place it belongs to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
@@ -29,6 +34,7 @@ from watersmeet.window.payload import Extent
 __all__ = ["Manifest", "Origin", "Run", "RunStore", "mergeable"]
 
 FAN_IN: Final = 8
+DIGEST_BYTES: Final = 16
 LARGEST_RUN: Final = 1 << 30
 """Bytes of runs that are still merged: Arrow keeps at most 2 GiB of text in one piece."""
 
@@ -36,6 +42,7 @@ LARGEST_RUN: Final = 1 << 30
 class Origin(NamedTuple):
     """Where a run comes from: how often it was merged, its first row's number, and its routing table's generation."""
 
+    stream: Side
     level: int
     first: int
     generation: int
@@ -56,6 +63,13 @@ class Run:
     """Number of its first row: a stream's rows are numbered as they are stored, and from 0 again when none is left."""
     generation: int
     """The routing table's generation that sent its rows here."""
+    digest: str = ""
+    """None in a run whose name is unique for ever, as all were once."""
+
+    @property
+    def key(self) -> str:
+        """What is kept of the run outside the state is found by this."""
+        return self.digest or self.name
 
     @property
     def end(self) -> int:
@@ -100,14 +114,19 @@ class RunStore:
         content = {"format": FORMAT, "join": identity.digest, "identity": identity.parts, "runs": runs}
         self._manifest.update((json.dumps(content),))
 
-    def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin) -> Run:
-        """Store rows as a run."""
-        name = uuid.uuid4().hex
+    def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin, owner: str) -> Run:
+        """Store rows as a run; ``owner`` names its join and core."""
+        stream, level, first, generation = made
+        name = f"{stream} {level} {first}"
+        digest = hashlib.blake2b(f"{owner} {name}\0".encode(), digest_size=DIGEST_BYTES)
+        digest.update(content)
         parts = range(0, content.size, PIECE_BYTES)
         for number, begin in enumerate(parts):
             part = content.slice(begin, min(PIECE_BYTES, content.size - begin))
             self._parts.updateValue((name, number), (part.to_pybytes(),))
-        return Run(name, len(parts), rows, content.size, place.low, place.high, *made)
+        return Run(
+            name, len(parts), rows, content.size, place.low, place.high, level, first, generation, digest.hexdigest()
+        )
 
     def read(self, run: Run) -> bytes:
         """Return the content of a run."""

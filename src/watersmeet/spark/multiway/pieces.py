@@ -46,7 +46,7 @@ class Pieces(Runs[Piece]):
             for partner, segment in piece.segments.items()
         }
         content = Content(block.rows, block.counts or {}, indexes)
-        return self.keep(content, piece, piece.chunk.place, Origin(level, piece.chunk.first, 0))
+        return self.keep(content, piece, piece.chunk.place, Origin(block.stream, level, piece.chunk.first, 0))
 
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
         """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.plan import MultiPlan
+from watersmeet.engine.multiway.rows import RowStore
 from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
 from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
@@ -34,7 +35,7 @@ __all__ = ["MultiJoinProcessor", "StrategyOptions"]
 Runs = tuple[str, ...]
 
 _remembered: OrderedDict[Runs, Circular] = OrderedDict()
-"""Strategies with their stages, by the names of the runs that these are made of, the last used at the end: as many as
+"""Strategies with their stages, by the keys of the runs that these are made of, the last used at the end: as many as
 together take no more than ``REMEMBERED_BYTES``."""
 
 
@@ -93,17 +94,16 @@ class MultiJoinProcessor(Core):
             pieces = [self._pieces.find(stream, run, Found()) for run in manifest.runs[stream]]
             self._strategy.stages.of[stream].replace(pieces)
         self._merged.clear()
-        _remembered[_names(manifest)] = self._strategy
+        _remembered[_keys(manifest)] = self._strategy
         while len(_remembered) > 1 and sum(map(_nbytes, _remembered.values())) > REMEMBERED_BYTES:
             _remembered.popitem(last=False)
 
     def _recalled(self, manifest: Manifest, found: Found) -> Circular:
         """Return the strategy that joined the last micro-batch, if its stages still hold, or a new one."""
-        known = _remembered.pop(_names(manifest), None)
+        known = _remembered.pop(_keys(manifest), None)
         stages = self._pieces.stages(manifest.runs, found)
         if known is not None and all(
-            list(map(id, stage.rows.chunks)) == list(map(id, known.stages.of[stream].rows.chunks))
-            for stream, stage in stages.of.items()
+            _are_the_same(stage.rows, known.stages.of[stream].rows) for stream, stage in stages.of.items()
         ):
             return known
         return strategy_of(stages, self._options.name, self._options.stash_rows, fills=False)
@@ -114,10 +114,15 @@ def _row_bytes(stage: Stage) -> int:
     return max((row_bytes(chunk.rows) for chunk in stage.rows.chunks), default=1)
 
 
+def _are_the_same(rows: RowStore, known: RowStore) -> bool:
+    """Tell whether two stores hold the same rows, and give those to come the same numbers."""
+    return rows.end == known.end and list(map(id, rows.chunks)) == list(map(id, known.chunks))
+
+
 def _nbytes(strategy: Circular) -> int:
     stash = strategy.stash if isinstance(strategy, Stashed) else None
     return sum(stage.nbytes for stage in strategy.stages.of.values()) + (0 if stash is None else stash.nbytes)
 
 
-def _names(manifest: Manifest) -> Runs:
-    return manifest.join, *(run.name for runs in manifest.runs.values() for run in runs)
+def _keys(manifest: Manifest) -> Runs:
+    return manifest.join, *(run.key for runs in manifest.runs.values() for run in runs)
