@@ -18,7 +18,22 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["read_rows", "write_rows"]
+from watersmeet.spec.errors import WatersmeetError
+
+__all__ = ["DAMAGE", "check_rows", "read_rows", "write_rows"]
+
+DAMAGE: Final = (
+    ArithmeticError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+    pa.ArrowException,
+    WatersmeetError,
+)
+"""What reading raises where bytes are not what was written."""
 
 OFFSET: Final = struct.Struct("<I")
 BACKWARDS: Final = struct.Struct("<i")
@@ -54,12 +69,17 @@ def read_rows(stream: bytes) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         message = f"{len(stream) - source.tell()} bytes follow the rows"
         raise ValueError(message)
     for batch in batches:
-        batch.validate(full=True)
-        for field, column in zip(batch.schema, batch.columns, strict=True):
-            if column.null_count and not field.nullable:
-                message = f"column {field.name!r} has nulls and must not"
-                raise ValueError(message)
+        check_rows(batch)
     return reader.schema, batches
+
+
+def check_rows(rows: pa.RecordBatch | pa.Table) -> None:
+    """Raise what pyarrow does, or :class:`ValueError`, unless rows are valid in full."""
+    rows.validate(full=True)
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if column.null_count and not field.nullable:
+            message = f"column {field.name!r} has nulls and must not"
+            raise ValueError(message)
 
 
 def _refuse_compressed(stream: bytes) -> None:

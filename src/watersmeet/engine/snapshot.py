@@ -28,11 +28,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.arrow_bytes import read_rows, write_rows
+from watersmeet.engine.arrow_bytes import DAMAGE, read_rows, write_rows
 from watersmeet.engine.intake import Progress, Streams, pair_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.topology import SavedSegment
-from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
+from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.structure import (
@@ -84,18 +84,6 @@ ENTRIES: Final = ("on", "window", "structure", "options", "progress", "pairs", "
 MOST_ROWS: Final = 1 << 62
 """Rows a stream can have had: arrival numbers of both streams together are still 64 bits wide."""
 EARLIEST, LATEST = -(2**63), 2**63 - 1
-DAMAGE: Final = (
-    ArithmeticError,
-    LookupError,
-    OSError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    struct.error,
-    pa.ArrowException,
-    WatersmeetError,
-)
-"""What reading raises where bytes are not what was written."""
 
 
 @dataclass(frozen=True)
