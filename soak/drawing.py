@@ -204,6 +204,7 @@ def _atom(dice: Dice, a: str, b: str, pair: KeyPair, *, on_spark: bool) -> str:
     kinds += [
         f"NOT ({y} {operator} {x})",
         f"({x} = {y} OR {x} IS NULL AND {y} IS NULL)",
+        f"{x} <=> {y}",
         f"{x} NOT BETWEEN {low[0]} AND {high[1]}",
         f"({x} BETWEEN {low[0]} AND {high[1]} OR {x} {operator} {y})",
         f"LEAST({x}, {y}) {operator} GREATEST({y}, {low[0]})",
