@@ -1,0 +1,85 @@
+"""Kernels on keys, each against its definition in Python integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from watersmeet.kernels import keys as kernels
+
+LIMIT = np.iinfo(np.int64)
+ENDS = [LIMIT.min, LIMIT.min + 1, LIMIT.min + 7, -8, -1, 0, 1, 8, LIMIT.max - 7, LIMIT.max - 1, LIMIT.max]
+NANS = [0x7FF0000000000001, 0x7FF8000000000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000, -1, -0xFFFFFFFFFFFFF]
+
+
+@pytest.mark.parametrize("low", [None, *ENDS])
+@pytest.mark.parametrize("high", [None, *ENDS])
+def test_a_range_is_cut_to_int64_and_empty_beyond_it(low: int | None, high: int | None) -> None:
+    key = np.array(ENDS, np.int64)
+    lo, hi = np.empty_like(key), np.empty_like(key)
+    empty = kernels.shift_ranges(key, low or 0, low is not None, high or 0, high is not None, lo, hi)
+    beyond = 0
+    for own, first, last in zip(ENDS, lo.tolist(), hi.tolist(), strict=True):
+        begin = LIMIT.min if low is None else own + low
+        end = LIMIT.max if high is None else own + high
+        if begin > LIMIT.max or end < LIMIT.min:
+            beyond += 1
+            assert first > last
+        elif begin <= end:
+            assert (first, last) == (max(begin, LIMIT.min), min(end, LIMIT.max))
+        else:
+            assert first > last
+    assert empty >= beyond
+
+
+def test_bits_order_as_spark_orders_floats() -> None:
+    values = [-np.inf, -1.5, -5e-324, 0.0, 5e-324, 1.5, np.finfo(float).max, np.inf]
+    ordered = kernels.order_bits(np.array(values).view(np.int64)).tolist()
+    assert ordered == sorted(set(ordered))
+    zeros = kernels.order_bits(np.array([0.0, -0.0]).view(np.int64))
+    assert zeros[0] == zeros[1]
+    nans = np.array(NANS, np.int64)
+    assert np.isnan(nans.view(np.float64)).all()
+    assert set(kernels.order_bits(nans).tolist()) == {kernels.order_bits(np.array([np.nan]).view(np.int64))[0]}
+    assert kernels.order_bits(nans).min() > max(ordered), "NaN is above infinity"
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_ends_that_rounding_has_turned_round_are_widened(seed: int, has_groups: bool) -> None:
+    random = np.random.default_rng(seed)
+    lo, hi = random.integers(0, 30, 20), random.integers(0, 30, 20)
+    group = np.sort(random.integers(0, 3, 20)) if has_groups else None
+    given = lo.tolist(), hi.tolist()
+    kernels.make_monotone(group, lo, hi)
+    groups = [0] * 20 if group is None else group.tolist()
+    for at in range(20):
+        assert lo[at] == min(low for low, own in zip(given[0][at:], groups[at:], strict=True) if own == groups[at])
+        assert hi[at] == max(
+            high for high, own in zip(given[1][: at + 1], groups[: at + 1], strict=True) if own == groups[at]
+        )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_are_kept_by_range_and_by_count(seed: int) -> None:
+    """Two streams of ten rows, in a drawn order of arrival; windows of 3 and of 5 rows."""
+    random = np.random.default_rng(seed)
+    arrived = random.permutation(np.repeat([0, 1], 10))
+    counts = [(int((arrived[:at] == 0).sum()), int((arrived[:at] == 1).sum())) for at in range(20)]
+    stored = np.array([count for count, side in zip(counts, arrived, strict=True) if side == 0], np.int64)
+    probing = np.array([count for count, side in zip(counts, arrived, strict=True) if side == 1], np.int64)
+    who, row = (some.ravel().astype(np.int32) for some in np.meshgrid(np.arange(10), np.arange(10)))
+    keep = np.ones(100, bool)
+    kept = kernels.keep_pairs_in_count_window(
+        who, row, stored, 3, np.ascontiguousarray(probing[:, 0]), np.ascontiguousarray(probing[:, 1]), 5, keep
+    )
+    expected = [
+        probing[w, 0] - stored[r, 0] <= 3 if stored[r].sum() < probing[w].sum() else stored[r, 1] - probing[w, 1] <= 5
+        for w, r in zip(who, row, strict=True)
+    ]
+    assert keep.tolist() == expected
+    assert kept == sum(expected)
+    key, lo = random.integers(0, 9, 10), random.integers(0, 9, 10)
+    inside = np.zeros(100, bool)
+    assert kernels.keep_pairs_in_ranges(who, row, lo, lo + 2, key, inside) == inside.sum()
+    assert inside.tolist() == [lo[w] <= key[r] <= lo[w] + 2 for w, r in zip(who, row, strict=True)]
