@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -18,8 +20,7 @@ import watersmeet as wm
 from stand_in import Query, forget, multi_query, pair_query
 from strategies import STRUCTURES
 from watersmeet.spark import core, processor
-from watersmeet.spark.envelope import packer
-from watersmeet.spark.hand_over import take_pairs
+from watersmeet.spark.hand_over import leave_pairs, take_pairs
 from watersmeet.spark.multiway import processor as multiway
 
 WINDOW = wm.time_window("1 hour", ts="ts")
@@ -39,14 +40,17 @@ def rows(count: int, width: int = 8) -> pa.Table:
     )
 
 
-def handed_over(query: Query, tables: dict[str, pa.Table]) -> Iterator[pa.Table]:
-    """Yield a micro-batch's results as the core hands them over."""
-    tasks = {stream: [table] for stream, table in tables.items()}
-    sent = query._sent(tasks, lambda stream: packer(query.streams, stream, query.routes, query.ids), None)
-    for frame in query._turns(query.core(), query.checkpoint.joined, sent):
-        for name in frame["file"]:
-            if isinstance(name, str):
-                yield take_pairs(name).read_all()
+def handed_over(query: Query, tables: dict[str, pa.Table], take: Callable[[pa.Table], None]) -> None:
+    """Run a micro-batch and take its results one by one as the core hands them over, in files."""
+
+    def taken(results: pa.Table) -> pd.DataFrame:
+        name = leave_pairs(results)
+        assert name is not None
+        take(take_pairs(name).read_all())
+        return core._output(pa.nulls(1, pa.binary()))
+
+    with patch.object(core, "_results", taken):
+        query.run(tables)
 
 
 @pytest.fixture
@@ -66,7 +70,9 @@ def test_pairs_come_in_portions(structure: str, on: str) -> None:
     """One row that meets all others, and all that meet all, whatever finds them."""
     tables = {"left": rows(70, 300), "right": rows(90, 10)}
     query = pair_query({side: table.schema for side, table in tables.items()}, on, WINDOW, structure=structure)
-    found = [pairs for first in (tables, {"left": rows(1), "right": rows(0)}) for pairs in handed_over(query, first)]
+    found: list[pa.Table] = []
+    handed_over(query, tables, found.append)
+    handed_over(query, {"left": rows(1), "right": rows(0)}, found.append)
     assert max(pairs.num_rows for pairs in found) <= 100
     assert max(pairs.nbytes for pairs in found) <= LIMIT
     together = pa.concat_tables(found)
@@ -83,7 +89,8 @@ def test_pairs_come_in_portions(structure: str, on: str) -> None:
 def test_results_of_many_streams_come_in_portions() -> None:
     tables = {"a": rows(12, 300), "b": rows(15), "c": rows(20)}
     schemas = {stream: table.schema for stream, table in tables.items()}
-    found = list(handed_over(multi_query(schemas, "a.k = b.k AND b.k = c.k", WINDOW), tables))
+    found: list[pa.Table] = []
+    handed_over(multi_query(schemas, "a.k = b.k AND b.k = c.k", WINDOW), tables, found.append)
     assert max(some.nbytes for some in found) <= LIMIT
     together = pa.concat_tables(found)
     ids = zip(*(together[f"{stream}_id"].to_pylist() for stream in "abc"), strict=True)
@@ -123,7 +130,9 @@ def main(case: str) -> None:
     def run(count: int) -> int:
         table = rows(count, width)
         query = make(dict.fromkeys(names, table.schema), on, WINDOW, structure=structure, cores=1)
-        return sum(pairs.num_rows for pairs in handed_over(query, dict.fromkeys(names, table)))
+        counts: list[int] = []
+        handed_over(query, dict.fromkeys(names, table), lambda results: counts.append(results.num_rows))
+        return sum(counts)
 
     run(50)  # compiles
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
