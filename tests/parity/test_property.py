@@ -30,6 +30,7 @@ def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
             patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 4)
             patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 8)
             patch.setattr("watersmeet.window.payload.FAN_IN", 2)
+            patch.setattr("watersmeet.window.stream_window.BRANCH_GAIN", 0)
         join = wm.StreamJoin(**case.schemas, on=case.on, window=case.window, structure=structure)
         found: Counter[tuple[int, int]] = Counter()
         for number, (left, right) in enumerate(case.pushes):

@@ -166,6 +166,27 @@ def test_an_axis_shared_by_all_branches_of_or_bounds_without_being_exact() -> No
     assert not form.axes[0].required
 
 
+@pytest.mark.parametrize(
+    ("text", "branches"),
+    [
+        ("left.i = right.i OR left.j = right.j", [["left.i = right.i"], ["left.j = right.j"]]),
+        (
+            "left.s = right.s AND (left.i = right.i AND left.f < right.f OR left.d = right.d OR left.d = right.d + 1)",
+            [["left.i = right.i", "left.f - right.f in […, -1]"], ["left.d - right.d in [0, 0] or [1, 1]"]],
+        ),
+        ("left.i = right.i OR left.j > 3", []),
+        ("left.i = right.i OR left.i * right.i = 4", []),
+        ("left.i = right.i AND left.j = 1 OR left.i = right.i + 1 AND left.j = 2", []),
+        ("left.i = right.i OR left.f - right.f > 1", []),  # NaN is beyond any bound
+    ],
+)
+def test_terms_of_a_disjunction_are_branches(text: str, branches: list[list[str]]) -> None:
+    form = form_of(text)
+    assert [[str(axis) for axis in branch] for branch in form.branches] == branches
+    assert all(axis.domain.nulls for branch in form.branches for axis in branch)
+    assert form.residual is not None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_oracle_normal_form_says_the_same(kind: str, data: st.DataObject) -> None:

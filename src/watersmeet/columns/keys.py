@@ -11,7 +11,7 @@ the caller verifies the candidates with the predicate itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -32,7 +32,7 @@ from watersmeet.spec.intervals import Bound
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.typing import Schemas
 
-__all__ = ["Borders", "KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges", "spread_borders"]
+__all__ = ["Borders", "KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges", "row_ranges", "spread_borders"]
 
 Borders = tuple[str, ...]
 """Sorted texts by which keys of text are cut: each byte is written as the character of that number."""
@@ -43,8 +43,8 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 MASK: Final = 2**64 - 1
 LARGEST: Final = np.finfo(np.float64).max
-NULL_KEY: Final = np.int64(0x3A5D_3B1F_9E6C_7254)
-"""The key of rows without a value, where these match each other: no number that is likely, finite as a float."""
+NULL_KEYS: Final[dict[str, np.int64]] = {"left": np.int64(0x3A5D3B1F9E6C7254), "right": np.int64(0x46C1F00D5E2B8A93)}
+"""The keys of rows without a value: no numbers that are likely, finite as floats."""
 SLACK: Final = 8
 """Units in the last place by which float bounds are widened: each of the few roundings costs at most one."""
 
@@ -85,12 +85,18 @@ def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas, bo
         column = rows.column(expression.name)
         words = _low_words(column, domain)
         if words is not None:
-            return words if column.null_count == 0 or not domain.nulls else np.where(column.is_valid(), words, NULL_KEY)
+            with_nulls = domain.nulls and column.null_count
+            return np.where(column.is_valid(), words, null_key(domain, side)) if with_nulls else words
     vector = axis_values(axis, side, rows, schemas)
     keys = _normalise(vector, domain) if domain.kind != "text" or not borders else _ranks(vector.data, borders)
     if domain.nulls and vector.valid is not None:
-        keys = np.where(vector.valid, keys, NULL_KEY)
+        keys = np.where(vector.valid, keys, null_key(domain, side))
     return np.ascontiguousarray(np.broadcast_to(keys, (rows.num_rows,)))
+
+
+def null_key(domain: KeyDomain, side: Side) -> np.int64:
+    """Return the key of a row without a value: one for both sides where nulls meet."""
+    return NULL_KEYS["left" if domain.nulls == "meet" else side]
 
 
 def spread_borders(texts: pa.Array, most: int) -> Borders:
@@ -112,12 +118,23 @@ def group_keys(keys: Sequence[Int64s]) -> Int64s:
 def key_ranges(axis: Axis, side: Side, keys: Int64s, group: Int64s | None = None) -> list[KeyRange]:
     """Return the ranges of stored keys that rows of ``side`` with these ``keys`` look for, one per interval.
 
-    Ranges of one row are disjoint. ``keys`` are sorted (within each ``group``), and so are both ends of the ranges; for
-    an exact domain they may also come unsorted.
+    Ranges of one row are disjoint. ``keys`` are sorted (within each ``group``), and so are both ends of the ranges.
     """
+    return _ranges(axis, side, keys, lambda lo, hi: kernels.make_monotone(group, lo, hi))
+
+
+def row_ranges(axis: Axis, side: Side, keys: Int64s) -> list[KeyRange]:
+    """Return what :func:`key_ranges` does for keys in any order; a row's ranges follow from its key alone.
+
+    They lie within those that the row has among sorted ones.
+    """
+    return _ranges(axis, side, keys, lambda _lo, _hi: None)
+
+
+def _ranges(axis: Axis, side: Side, keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None]) -> list[KeyRange]:
     parts = [_stored_minus_probing(low, high, side) for low, high in axis.differences.parts]
     if axis.domain.kind == "double_offset":
-        return _float_ranges(parts, keys, group)
+        return _float_ranges(parts, keys, put_in_order)
     return [_shifted(keys, low, high) for low, high in parts]
 
 
@@ -134,7 +151,9 @@ def _shifted(keys: Int64s, low: Bound, high: Bound) -> KeyRange:
     return KeyRange(lo, hi, empty)
 
 
-def _float_ranges(parts: list[tuple[Bound, Bound]], keys: Int64s, group: Int64s | None) -> list[KeyRange]:
+def _float_ranges(
+    parts: list[tuple[Bound, Bound]], keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None]
+) -> list[KeyRange]:
     """Bounds in floating point, widened; ranges of one row are cut so that they stay disjoint."""
     values = _unordered(keys)
     ranges: list[KeyRange] = []
@@ -142,7 +161,7 @@ def _float_ranges(parts: list[tuple[Bound, Bound]], keys: Int64s, group: Int64s 
     for low, high in sorted(parts, key=lambda part: (part[0] is not None, part[0] or 0)):
         lo = np.full(len(keys), INT64_MIN) if low is None else _float_bound(values, low, -1)
         hi = np.full(len(keys), INT64_MAX) if high is None else _float_bound(values, high, +1)
-        kernels.make_monotone(group, lo, hi)  # rounding may have moved neighbours past each other
+        put_in_order(lo, hi)  # rounding may have moved neighbours past each other
         if previous is not None:
             lo = np.maximum(lo, np.where(previous == INT64_MAX, INT64_MAX, previous + 1))
         previous = hi if previous is None else np.maximum(hi, previous)

@@ -21,6 +21,8 @@ def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, Sequence[
         "can be indexed:",
     ]
     lines += [f"  {_axis(axis, is_time=number == plan.time)}" for number, axis in enumerate(plan.axes)] or ["  nothing"]
+    for number, branch in enumerate(plan.branches):
+        lines.append(f"{'or, by an index of its own: ' if number else 'either: '}{' and '.join(map(str, branch))}")
     lines.append("verified on every candidate:")
     verified = [f"  {plan.residual}"] if plan.residual is not None else []
     lines += verified or ["  nothing beyond the axes above that are not part of the order chosen"]

@@ -150,7 +150,7 @@ class StreamJoin(Lifecycle):
         _check_batches(batch_rows, batch_seconds)
         _check_order(topology, order)
         predicate = parse_predicate(on) if isinstance(on, str) else on
-        self._plan = plan_join(left, right, predicate, window, structure)
+        self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
         self._options = {
             "how": how,
             "topology": topology,

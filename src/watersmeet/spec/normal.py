@@ -9,6 +9,9 @@ Axes are found by one recursion over the negation-free tree:
 - ``OR`` unites the sets of the axes that all its branches bound;
 - anything else bounds nothing.
 
+A disjunction whose terms bound different axes has none in common. Its terms are then *branches*, each with axes of its
+own: a pair that satisfies the predicate lies within all axes of some branch.
+
 Invariant: the axes never exclude a pair that satisfies the predicate. A conjunct whose axes say *exactly* the same as
 itself is covered by them; every other conjunct is part of ``residual`` and evaluated on each candidate.
 """
@@ -16,7 +19,7 @@ itself is covered by them; every other conjunct is part of ``residual`` and eval
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
 
@@ -46,6 +49,8 @@ __all__ = ["Axis", "KeyDomain", "NormalForm", "normal_form"]
 
 INT64_LIMIT: Final = 2**63
 INT64_DIGITS: Final = 19
+MOST_BRANCHES: Final = 4
+"""Each costs an index of every row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +65,14 @@ class KeyDomain:
     - ``text``: eight bytes, the first or those behind what texts share, order-preserving; candidates are verified.
     - ``hash``: a 64-bit hash, for equality; candidates are verified.
 
-    With ``nulls`` two rows without a value may match: they have one key, which some value may share, so candidates are
-    verified. Without, rows that lack a value are left out.
+    Rows that lack a value are left out, unless ``nulls`` says what becomes of them: they ``meet`` each other, all with
+    one key; or they ``stay``, since they may match by other columns, with a key for each side. Some value may share
+    such a key, so candidates are verified.
     """
 
     kind: Literal["integer", "unsigned", "wrapped", "double_order", "double_offset", "text", "hash"]
     scale: int = 0
-    nulls: bool = False
+    nulls: Literal["", "meet", "stay"] = ""
 
     @property
     def is_integer(self) -> bool:
@@ -106,7 +112,7 @@ class Axis:
 
     def __str__(self) -> str:
         if self.is_equality:
-            return f"{self.left} {'<=>' if self.domain.nulls else '='} {self.right}"
+            return f"{self.left} {'<=>' if self.domain.nulls == 'meet' else '='} {self.right}"
         unit = Fraction(1, 10**self.domain.scale) if self.domain.kind == "integer" else Fraction(1)
         return f"{self.left} - {self.right} in " + " or ".join(
             f"[{_number(low, unit)}, {_number(high, unit)}]" for low, high in self.differences.parts
@@ -121,6 +127,8 @@ class NormalForm:
     left_filter: Predicate | None
     right_filter: Predicate | None
     residual: Predicate | None
+    branches: tuple[tuple[Axis, ...], ...] = ()
+    """Axes of the terms of a disjunction, for an index of each; what they stand for is in the residual too."""
 
     @property
     def equalities(self) -> tuple[Axis, ...]:
@@ -179,6 +187,31 @@ class _Planner:
             conjunction(*filters["left"]) if filters["left"] else None,
             conjunction(*filters["right"]) if filters["right"] else None,
             conjunction(*residual) if residual else None,
+            next(filter(None, map(self._branches, residual)), ()),
+        )
+
+    def _branches(self, predicate: Predicate) -> tuple[tuple[Axis, ...], ...]:
+        """Return the axes of each term of a disjunction; none unless all terms have some. Terms on one axis are one."""
+        if not isinstance(predicate, Or):
+            return ()
+        found: list[dict[AxisName, IntervalSet]] = []
+        for term in predicate.terms:
+            bound = self._bounds(term)
+            sets = {name: own for name, own in bound.sets.items() if name not in bound.nan_escapes}
+            alike = next((other for other in found if len(other) == 1 and other.keys() == sets.keys()), None)
+            if alike is None:
+                found.append(sets)
+            else:
+                ((name, own),) = sets.items()
+                alike[name] = alike[name].union(own)
+        if not 1 < len(found) <= MOST_BRANCHES or not all(found):
+            return ()
+        return tuple(
+            tuple(
+                Axis(*name, replace(self.domains[name], nulls=self.domains[name].nulls or "stay"), own, required=True)
+                for name, own in sets.items()
+            )
+            for sets in found
         )
 
     def _atoms(self, predicate: Expression) -> Iterator[Atom]:
@@ -205,7 +238,7 @@ class _Planner:
 
     def _domain(self, atoms: list[Atom]) -> KeyDomain:
         first = atoms[0]
-        nulls = any(atom.nulls_meet for atom in atoms)
+        nulls: Literal["", "meet"] = "meet" if any(atom.nulls_meet for atom in atoms) else ""
         if first.family == "text":
             return KeyDomain("hash" if all(atom.operator == "=" for atom in atoms) else "text", nulls=nulls)
         if first.family == "double":

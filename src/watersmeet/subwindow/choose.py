@@ -26,7 +26,16 @@ from watersmeet.subwindow.rap_table import RapTable
 from watersmeet.subwindow.scan import Scan
 from watersmeet.subwindow.wib_tree import WibTree
 
-__all__ = ["Choice", "IndexOrder", "Structure", "StructureName", "check_structure", "choose", "create"]
+__all__ = [
+    "Choice",
+    "IndexOrder",
+    "Structure",
+    "StructureName",
+    "check_structure",
+    "choose",
+    "create",
+    "order_fraction",
+]
 
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
@@ -88,7 +97,7 @@ def create(choice: Choice, capacity: int, predecessor: Subwindow | None) -> Subw
 
 def choose(
     wanted: Structure,
-    axes: tuple[Axis, ...],
+    axes: Mapping[int, Axis],
     time: int | None,
     fractions: Mapping[int, float],
     *,
@@ -101,7 +110,7 @@ def choose(
     Parameters
     ----------
     axes
-        All axes of the join; ``time`` is the number of the time window's.
+        The axes to choose from, by their numbers; ``time`` is the number of the time window's.
     fractions
         For each axis the fraction of stored rows that a probing row meets on it, as measured.
     batch_rows, window_rows
@@ -109,14 +118,14 @@ def choose(
     growing_keys
         Whether new keys lie above those of the previous subwindow.
     """
-    equalities = tuple(number for number, axis in enumerate(axes) if axis.is_equality)
-    ranges = tuple(number for number, axis in enumerate(axes) if not axis.is_equality)
+    equalities = tuple(number for number, axis in axes.items() if axis.is_equality)
+    ranges = tuple(number for number, axis in axes.items() if not axis.is_equality)
     grouped = wanted == "auto" or STRUCTURES[wanted].supports_groups
     order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=wanted == "hash")
     because = _order_reason(order, axes, time, fractions)
     if wanted != "auto":
         return Choice(wanted, order, f"{because}; structure {wanted} was asked for")
-    matches = window_rows * _fraction(order, fractions)
+    matches = window_rows * order_fraction(order, fractions)
     if len(order.group) and order.key is not None:
         return Choice("bi_sort", order, f"{because}; bi_sort because it alone sorts by two keys")
     if batch_rows >= LARGE_BATCH:
@@ -151,25 +160,26 @@ def _best_order(
         if grouped and equalities:
             candidates += [IndexOrder(equalities, number) for number in ranges]
     # Of equal products the earlier wins: a second key that excludes nothing only costs memory.
-    return min(candidates, key=lambda order: max(UNSEEN, _fraction(order, fractions)), default=IndexOrder())
+    return min(candidates, key=lambda order: max(UNSEEN, order_fraction(order, fractions)), default=IndexOrder())
 
 
-def _fraction(order: IndexOrder, fractions: Mapping[int, float]) -> float:
+def order_fraction(order: IndexOrder, fractions: Mapping[int, float]) -> float:
+    """Return which fraction of the stored rows an order lets through, as far as its axes say."""
     product = 1.0
     for number in (*order.group, *(() if order.key is None else (order.key,))):
         product *= fractions[number]
     return product
 
 
-def _order_reason(order: IndexOrder, axes: tuple[Axis, ...], time: int | None, fractions: Mapping[int, float]) -> str:
+def _order_reason(order: IndexOrder, axes: Mapping[int, Axis], time: int | None, fractions: Mapping[int, float]) -> str:
     chosen = (*order.group, *(() if order.key is None else (order.key,)))
     if not chosen:
         return "order none: the predicate bounds no pair of columns, so every row in the window is a candidate"
     words = ", ".join("time" if number == time else str(axes[number]) for number in chosen)
     others = [
         f"{'time' if number == time else axes[number]} {fractions[number]:.2g}"
-        for number in range(len(axes))
+        for number in axes
         if number not in chosen
     ]
-    text = f"order ({words}) lets through a fraction of {_fraction(order, fractions):.2g} of the stored rows"
+    text = f"order ({words}) lets through a fraction of {order_fraction(order, fractions):.2g} of the stored rows"
     return f"{text} (alone the others would: {'; '.join(others)})" if others else text

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges, row_ranges
 from watersmeet.kernels.sorted_run import sort_keys
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import IndexOrder
@@ -73,7 +73,7 @@ class KeyedBatch:
 
     def key(self, axis: int, borders: Borders = ()) -> Int64s:
         """Return the batch's keys on an axis, in the batch's order; ``borders`` cut those of texts."""
-        own, plan = self.plan.axes[axis], self.plan
+        own, plan = self.plan.every_axis[axis], self.plan
         if borders and own.domain.kind == "text":
             return self._once(
                 self._cut_keys,
@@ -136,13 +136,7 @@ class KeyedBatch:
         return kept[what]
 
     def _find_ranges(self, axis: int, borders: Borders) -> list[KeyRange]:
-        if self.plan.axes[axis].domain.is_exact:
-            return key_ranges(self.plan.axes[axis], self.side, self.key(axis))
-        keys = self.sorted(IndexOrder((), axis, borders))  # bounds that are widened come sorted
-        ranges = key_ranges(self.plan.axes[axis], self.side, keys.key)
-        back = np.empty_like(keys.row)
-        back[keys.row] = np.arange(len(back), dtype=back.dtype)
-        return [KeyRange(wanted.lo[back], wanted.hi[back], wanted.empty) for wanted in ranges]
+        return row_ranges(self.plan.every_axis[axis], self.side, self.key(axis, borders))
 
     def _look_for(self, order: IndexOrder) -> list[Probes]:
         keys = self.sorted(order)
@@ -151,7 +145,7 @@ class KeyedBatch:
                 return [Probes(np.full(len(self), LOWEST), np.full(len(self), HIGHEST), keys.row)]
             return [Probes(keys.key, keys.key, keys.row)]
         found = []
-        for wanted in key_ranges(self.plan.axes[order.key], self.side, keys.key, keys.group):
+        for wanted in key_ranges(self.plan.every_axis[order.key], self.side, keys.key, keys.group):
             if wanted.empty == 0:
                 found.append(Probes(wanted.lo, wanted.hi, keys.row, keys.group))
             elif wanted.empty < len(self):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -39,6 +41,19 @@ class JoinPlan:
     """The axis of a count window's ``order_by`` columns."""
     filters: dict[Side, Predicate | None]
     residual: Predicate | None
+    branches: tuple[tuple[Axis, ...], ...] = ()
+    """Axes of a disjunction's terms, where each may have an index of its own."""
+
+    @cached_property
+    def every_axis(self) -> tuple[Axis, ...]:
+        """All axes by their numbers: ``axes``, then those of the branches."""
+        return (*self.axes, *chain.from_iterable(self.branches))
+
+    @cached_property
+    def branch_numbers(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of each branch's own axes."""
+        ends = accumulate(map(len, self.branches), initial=len(self.axes))
+        return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
 
     def time_units(self, duration: timedelta) -> int:
         """Return ``duration`` in the units of the time axis' keys."""
@@ -59,10 +74,12 @@ def plan_join(
     structure: Structure,
     *,
     time_scale: int = MICRO_SCALE,
+    with_branches: bool = False,
 ) -> JoinPlan:
     """Check the join of two streams and return its plan.
 
-    Timestamps are measured in units of 10^-``time_scale`` seconds, or in those of the finer column.
+    Timestamps are measured in units of 10^-``time_scale`` seconds, or in those of the finer column. ``with_branches``
+    allows an index for each term of a disjunction.
     """
     check_structure(structure)
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
@@ -83,7 +100,8 @@ def plan_join(
     elif window.order_by is not None:
         arrival = arrival_axis(Column("left", window.order_by), Column("right", window.order_by), schemas)
     filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
-    return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual)
+    branches = form.branches if with_branches else ()
+    return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual, branches)
 
 
 def check_layouts(schemas: Schemas) -> None:

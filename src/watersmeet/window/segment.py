@@ -39,6 +39,8 @@ class Segment:
     payload: Payload
     place: Extent = field(default_factory=Extent)
     keys: Extent = field(default_factory=Extent)
+    others: tuple[Segment, ...] = ()
+    """The same rows in other orders: one for every further branch of a disjunction."""
 
     @property
     def rows(self) -> int:
@@ -47,16 +49,22 @@ class Segment:
 
     def insert(self, batch: KeyedBatch, place: Extent) -> None:
         """Store a batch (not empty) that lies at ``place`` in the window."""
+        for other in self.others:
+            other.enter(batch.entries(other.choice.order, self.rows))
         self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, place)
 
     def store(self, entries: Entries, rows: pa.RecordBatch, arrival: Arrival | None, place: Extent) -> None:
         """Store rows (not none) whose sorted keys are known already."""
-        self.index.insert(entries)
-        if entries.group is None:
-            self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
+        self.enter(entries)
         self.place.include(place)
         numbers = None if arrival is None else np.column_stack((arrival.sequence, arrival.seen))
         self.payload.append(rows, numbers, place)
+
+    def enter(self, entries: Entries) -> None:
+        """Put rows (not none), which are stored besides, into the index."""
+        self.index.insert(entries)
+        if entries.group is None:
+            self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 
     def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
         """Return all rows held as one batch, with their arrival numbers in a count window."""
@@ -65,7 +73,8 @@ class Segment:
 
     def seal(self) -> None:
         """Take note that this segment is no longer the newest."""
-        self.index.seal()
+        for part in (self, *self.others):
+            part.index.seal()
         self.payload.seal()
 
     def drop_before(self, place: int) -> None:
@@ -83,8 +92,8 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by index and rows."""
-        return self.index.nbytes + self.payload.nbytes
+        """Bytes held by indexes and rows."""
+        return sum(part.index.nbytes for part in (self, *self.others)) + self.payload.nbytes
 
 
 def _expanded(found: Iterator[Matches]) -> Iterator[Pairs]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -30,7 +31,7 @@ from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.spec.expression import Column, Predicate, Side
-from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create
+from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create, order_fraction
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of, one_array
@@ -55,6 +56,8 @@ LARGEST_SEGMENT: Final = 1 << 26
 LARGEST_STEP: Final = 1 << 20
 ROWS_PER_CANDIDATE: Final = 4
 """With fewer candidates than one in so many stored rows the residual alone is cheaper than keys for all of them."""
+BRANCH_GAIN: Final = 4
+"""How many times fewer candidates than one order the branches of a disjunction must leave, to have an index each."""
 CHECKED_TOGETHER: Final = 1 << 16
 """Candidates, of several segments, that are checked by the residual at once."""
 
@@ -166,12 +169,16 @@ class StreamWindow:
         predecessor = self.segments[-1] if self.segments else None
         if predecessor is not None:
             predecessor.seal()
-        choice = self._choose(batch, place, other)
-        capacity = self._capacity(len(batch), choice, predecessor)
-        index = create(choice, capacity, None if predecessor is None else predecessor.index)
-        segment = Segment(choice, index, capacity, payload)
-        self.segments.append(segment)
-        return segment
+        choices = self._choose(batch, place, other)
+        capacity = min(self._capacity(len(batch), choice, predecessor) for choice in choices)
+        before = [] if predecessor is None else [part.index for part in (predecessor, *predecessor.others)]
+        first, *rest = (
+            Segment(choice, create(choice, capacity, learnt_from), capacity, payload)
+            for choice, learnt_from in zip_longest(choices, before[: len(choices)])
+        )
+        first.others = tuple(rest)
+        self.segments.append(first)
+        return first
 
     def _capacity(self, batch_rows: int, choice: Choice, predecessor: Segment | None) -> int:
         """Return how many rows the next segment may hold: structures with a fixed table are made for that many."""
@@ -202,34 +209,42 @@ class StreamWindow:
             expected = self.segments[-1].rows if self.segments else LARGEST_SEGMENT
         return min(LARGEST_STEP, max(SMALLEST_SEGMENT, expected // steps))
 
-    def _choose(self, batch: KeyedBatch, place: Extent, other: StreamWindow | None) -> Choice:
-        """Ask for a decision, with what samples of both streams show."""
+    def _choose(self, batch: KeyedBatch, place: Extent, other: StreamWindow | None) -> list[Choice]:
+        """Ask for a decision, with what samples of both streams show: one order, or one for each branch."""
         plan = self.plan
         own = sample_rows(batch.rows)
         assert other is None or other.side != self.side, "a window is not its own opposite: its columns are others"
         opposite = None if other is None else other.sample()
         used = [window.segments[-1].choice.order.borders for window in (self, other) if window and window.segments]
-        borders = choose_borders(plan.axes, self.side, own, opposite, plan.schemas, used=used)
+        borders = choose_borders(plan.every_axis, self.side, own, opposite, plan.schemas, used=used)
         fractions = {
             number: key_fractions(axis, self.side, own, opposite, plan.schemas, borders=borders)
-            for number, axis in enumerate(plan.axes)
+            for number, axis in enumerate(plan.every_axis)
         }
         if plan.time is not None:
             reach = plan.length("left") + plan.length("right")
             fractions[plan.time] = min(1.0, reach / max(1, self._expected_span(len(batch), place)))
-        choice = choose(
-            plan.structure,
-            plan.axes,
-            plan.time,
-            fractions,
-            batch_rows=len(batch),
-            window_rows=max(self.rows, len(batch)),
-            growing_keys=self._is_growing(batch),
-        )
+        choices = [
+            choose(
+                plan.structure,
+                {number: plan.every_axis[number] for number in (*range(len(plan.axes)), *own_axes)},
+                plan.time,
+                fractions,
+                batch_rows=len(batch),
+                window_rows=max(self.rows, len(batch)),
+                growing_keys=self._is_growing(batch),
+            )
+            for own_axes in ((), *plan.branch_numbers)
+        ]
+        whole, *each = (order_fraction(choice.order, fractions) for choice in choices)
+        choices = choices[1:] if each and BRANCH_GAIN * sum(each) < whole else choices[:1]
         if not borders:
-            return choice
-        reason = f"{choice.reason}; keys of text begin behind what texts next to each other share"
-        return Choice(choice.structure, replace(choice.order, borders=borders), reason)
+            return choices
+        because = "keys of text begin behind what texts next to each other share"
+        return [
+            Choice(choice.structure, replace(choice.order, borders=borders), f"{choice.reason}; {because}")
+            for choice in choices
+        ]
 
     def _expected_span(self, rows: int, place: Extent) -> int:
         """Return how much time a segment that begins with this batch will probably span."""
@@ -262,13 +277,16 @@ class StreamWindow:
             inside = self._inside(segment, batch)
             if inside is None:
                 continue
-            order = segment.choice.order
-            checks = [(axis, order.borders) for axis in self._checks(order, window_holds=inside)]
-            for pairs in segment.probe(batch):
-                for stored, who, row in segment.payload.split(pairs.who, pairs.row):
-                    left = self._narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
-                    if left.count:
-                        yield stored, left
+            for branch, part in enumerate((segment, *segment.others)):
+                own_axes = self.plan.branch_numbers[branch] if segment.others else ()
+                order = part.choice.order
+                checks = [(axis, order.borders) for axis in self._checks(order, own_axes, window_holds=inside)]
+                for pairs in part.probe(batch):
+                    for stored, who, row in segment.payload.split(pairs.who, pairs.row):
+                        left = self._narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
+                        left = self._not_found_before(stored, left, batch, branch, order.borders)
+                        if left.count:
+                            yield stored, left
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
@@ -280,16 +298,20 @@ class StreamWindow:
             return None
         return place.low >= earliest.high and place.high <= latest.low
 
-    def _checks(self, order: IndexOrder, *, window_holds: bool) -> list[int]:
-        """Return the axes to check candidates on: those required and not enforced by the order, then all others."""
+    def _checks(self, order: IndexOrder, own_axes: tuple[int, ...], *, window_holds: bool) -> list[int]:
+        """Return the axes to check candidates on: those required and not enforced by the order, then all others.
+
+        Of a branch, ``own_axes``, what an index finds is cut down to what each row's own ranges say: ranges in a sorted
+        batch may be wider, and whether a pair is in a branch must not depend on that.
+        """
+        axes = {number: self.plan.every_axis[number] for number in (*range(len(self.plan.axes)), *own_axes)}
         enforced = {order.key} | (set(order.group) if len(order.group) == 1 else set())
+        enforced -= {number for number in own_axes if axes[number].domain.kind == "double_offset"}
         if window_holds:
             enforced.add(self.plan.time)
-        required = [number for number, axis in enumerate(self.plan.axes) if axis.required and number not in enforced]
+        required = [number for number, axis in axes.items() if axis.required and number not in enforced]
         looked_up = {order.key, *order.group}
-        return required + [
-            number for number, axis in enumerate(self.plan.axes) if not axis.required and number not in looked_up
-        ]
+        return required + [number for number, axis in axes.items() if not axis.required and number not in looked_up]
 
     def _narrowed(
         self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[tuple[int, Borders]], *, window_holds: bool
@@ -300,20 +322,37 @@ class StreamWindow:
         hold, but those of all rows are computed for that, which few candidates are not worth.
         """
         for axis, borders in checks:
-            if self.plan.axes[axis].required or pairs.count * ROWS_PER_CANDIDATE >= stored.rows.num_rows:
+            if self.plan.every_axis[axis].required or pairs.count * ROWS_PER_CANDIDATE >= stored.rows.num_rows:
                 pairs = self._in_ranges(stored, pairs, batch, axis, borders)
         if self.plan.time is None and not window_holds:
             pairs = self._in_count_window(stored, pairs, batch)
         return pairs
 
     def _in_ranges(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders) -> Pairs:
-        own, schemas = self.plan.axes[axis], self.plan.schemas
+        return _kept(pairs, *self._hits(stored, pairs, batch, axis, borders))
+
+    def _not_found_before(
+        self, stored: Stored, pairs: Pairs, batch: KeyedBatch, branch: int, borders: Borders
+    ) -> Pairs:
+        """Return the candidates that lie in no earlier branch, which has found them already."""
+        for own_axes in self.plan.branch_numbers[:branch]:
+            found = np.ones(pairs.count, bool)
+            for axis in own_axes:
+                found &= self._hits(stored, pairs, batch, axis, borders)[0]
+            pairs = _kept(pairs, ~found, pairs.count - int(np.count_nonzero(found)))
+        return pairs
+
+    def _hits(
+        self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders
+    ) -> tuple[npt.NDArray[np.bool_], int]:
+        """Return which candidates lie in the ranges of an axis, and how many."""
+        own, schemas = self.plan.every_axis[axis], self.plan.schemas
         keys = stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
         keep = np.zeros(pairs.count, bool)
         kept = 0
         for wanted in batch.ranges(axis, borders):  # disjoint, so no pair is counted twice
             kept += keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, keys, keep)
-        return _kept(pairs, keep, kept)
+        return keep, kept
 
     def _in_count_window(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
         assert stored.sequence is not None
