@@ -9,6 +9,7 @@ from watersmeet.cli.bench.experiments.kernels import (
     growth,
     insertion,
     memory,
+    predicates,
     probing,
     push,
     splitters,
@@ -16,6 +17,6 @@ from watersmeet.cli.bench.experiments.kernels import (
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (insertion, probing, splitters, push, growth, counting, cliffs, memory)
+MODULES: Final = (insertion, probing, splitters, push, growth, counting, cliffs, predicates, memory)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""
