@@ -39,7 +39,6 @@ from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts
 
 __all__ = [
-    "BYTES_AT_ONCE",
     "COUNT",
     "ENVELOPE",
     "ENVELOPE_NAMES",
