@@ -19,9 +19,10 @@ import pytest
 import watersmeet as wm
 from stand_in import Query, forget, multi_query, pair_query
 from strategies import STRUCTURES
-from watersmeet.spark import core, processor
+from watersmeet.engine import result
+from watersmeet.spark import core
 from watersmeet.spark.hand_over import leave_pairs, take_pairs
-from watersmeet.spark.multiway import processor as multiway
+from watersmeet.subwindow import contract
 
 WINDOW = wm.time_window("1 hour", ts="ts")
 RESIDUAL = "left.k = right.k AND (left.id + right.id) % 3 != 1"
@@ -56,9 +57,8 @@ def handed_over(query: Query, tables: dict[str, pa.Table], take: Callable[[pa.Ta
 @pytest.fixture
 def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    for module in (core, processor, multiway):
-        monkeypatch.setattr(module, "RESULT_BYTES", LIMIT)
-    monkeypatch.setattr(processor, "PAIRS_AT_ONCE", 100)
+    monkeypatch.setattr(result, "BYTES_AT_ONCE", LIMIT)
+    monkeypatch.setattr(contract, "PAIRS_AT_ONCE", 100)
     yield
     forget(tmp_path)
 

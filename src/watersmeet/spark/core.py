@@ -26,6 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
+from watersmeet.engine.result import bounded_tables
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import Envelope, one_batch, open_blob, to_blobs
 from watersmeet.spark.garbage import set_aside
@@ -39,7 +40,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts
 
-__all__ = ["METRIC_NAMES", "OUTPUT", "RESULT_BYTES", "Arrived", "Core", "row_bytes"]
+__all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core", "row_bytes"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
@@ -58,8 +59,6 @@ METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[3
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
-RESULT_BYTES: Final = 1 << 26
-"""What a core puts together of its results before it hands them on: however many there are, it holds no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Core(StatefulProcessor):
 
     @abstractmethod
     def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
-        """Yield a micro-batch's results, about ``RESULT_BYTES`` at once, and add its rows to the manifest's runs."""
+        """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest's runs."""
 
     @abstractmethod
     def merge(self, stream: Side, runs: list[Run]) -> Run:
@@ -153,11 +152,9 @@ class Core(StatefulProcessor):
         self.groups = GroupCounter()
         ready = time.perf_counter()
         pairs = 0
-        for results in self.join(manifest, arrived, found):
+        for results in bounded_tables(self.join(manifest, arrived, found)):
             pairs += results.num_rows
-            step = max(1, results.num_rows * RESULT_BYTES // max(1, results.nbytes))
-            for first in range(0, results.num_rows, step):
-                yield _results(results.slice(first, step))
+            yield _results(results)
         done = time.perf_counter()
         before = {
             stream: self._tidy(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))

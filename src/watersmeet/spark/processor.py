@@ -9,15 +9,14 @@ some generations' right rows only (see :mod:`watersmeet.balance.placement`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import pair_streams
-from watersmeet.engine.result import gather_pairs, result_schema
-from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
+from watersmeet.engine.result import gather_pairs, pairs_at_once, result_schema
+from watersmeet.spark.core import Arrived, Core, row_bytes
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.routing import Routing
 from watersmeet.spark.run_cache import RunCache
@@ -35,8 +34,6 @@ __all__ = ["JoinProcessor"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
-
-PAIRS_AT_ONCE: Final = 1 << 20
 
 
 class JoinProcessor(Core):
@@ -128,20 +125,20 @@ def _subset(batch: KeyedBatch, keep: Bools | None) -> KeyedBatch:
 
 
 def _portions(matches: Iterator[Match], probing: KeyedBatch) -> Iterator[list[Match]]:
-    """Yield matches, at most ``PAIRS_AT_ONCE`` pairs and about ``RESULT_BYTES`` of results at a time."""
-    own, least = row_bytes(probing.rows), RESULT_BYTES // PAIRS_AT_ONCE
+    """Yield matches, as many pairs at a time as a table of bounded size has."""
+    own = row_bytes(probing.rows)
     waiting: list[Match] = []
-    room = RESULT_BYTES
+    room = 1.0
     for match in matches:
-        each = max(least, own + row_bytes(match.stored))
+        most = pairs_at_once(own + row_bytes(match.stored))
         begin = 0
         while begin < len(match.who):
-            some = slice(begin, begin + max(1, room // each))
+            some = slice(begin, begin + max(1, int(room * most)))
             waiting.append(Match(match.who[some], match.stored, match.row[some]))
-            room -= len(waiting[-1].who) * each
+            room -= len(waiting[-1].who) / most
             begin = some.stop
-            if room < each:
+            if room * most < 1:
                 yield waiting
-                waiting, room = [], RESULT_BYTES
+                waiting, room = [], 1.0
     if waiting:
         yield waiting

@@ -22,7 +22,8 @@ from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import RowStore
 from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
-from watersmeet.spark.core import RESULT_BYTES, Arrived, Core, row_bytes
+from watersmeet.engine.result import pairs_at_once
+from watersmeet.spark.core import Arrived, Core, row_bytes
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.multiway.pieces import Pieces
 from watersmeet.spark.run_cache import RunCache
@@ -72,7 +73,7 @@ class MultiJoinProcessor(Core):
                 continue
             block = stages.block(stream, new.rows, new.counts)
             manifest.runs[stream].append(self._pieces.add(block, stages))
-            step = max(1, RESULT_BYTES // sum(map(_row_bytes, stages.of.values())))
+            step = pairs_at_once(sum(map(_row_bytes, stages.of.values())))
             for partials in strategy.join(block):
                 for begin in range(0, len(partials), step):
                     yield stages.gather(partials.extended(slice(begin, begin + step), {}))
