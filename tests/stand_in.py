@@ -15,6 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from watersmeet.engine.intake import Streams, pair_streams
 from watersmeet.engine.multiway.plan import plan_streams
@@ -83,6 +85,7 @@ class Handle:
     """Stands in for Spark's ``StatefulProcessorHandle``: state of the key whose turn it is."""
 
     cells: Cells
+    timers: dict[Any, set[int]]
     key: Any = None
 
     @property
@@ -95,15 +98,8 @@ class Handle:
     def getMapState(self, name: str, *_: str) -> Map:  # noqa: N802
         return Map(self, name)
 
-
-@dataclass
-class Timers:
-    """Stands in for Spark's ``TimerValues``."""
-
-    watermark: int
-
-    def getCurrentWatermarkInMs(self) -> int:  # noqa: N802
-        return self.watermark
+    def registerTimer(self, moment: int) -> None:  # noqa: N802
+        self.timers.setdefault(self.key, set()).add(moment)
 
 
 @dataclass
@@ -112,6 +108,7 @@ class Checkpoint:
 
     numbered: Cells = field(default_factory=dict)
     joined: Cells = field(default_factory=dict)
+    timers: dict[Any, set[int]] = field(default_factory=dict)
     largest: dict[str, int] = field(default_factory=dict)
     """Each stream's largest timestamp, in microseconds."""
     watermark: int = 0
@@ -148,7 +145,7 @@ class Query:
             sent = _by_key(self._turns(numbering, self.checkpoint.numbered, sent), order)
         else:
             sent = _sent(tasks, lambda stream: packer(self.streams, stream, self.routes, self.ids), order)
-        frames = list(self._turns(self.core(), self.checkpoint.joined, sent))
+        frames = list(self._turns(self.core(), self.checkpoint.joined, sent, self.checkpoint.timers))
         self.metrics.append([record for frame in frames for record in frame.to_dict("records") if record["core"] >= 0])
         if self.ts is not None:
             self._advance(tables)
@@ -157,14 +154,25 @@ class Query:
         ]
         return pa.Table.from_batches(list(unpacker(self.result)(pairs)), self.result)
 
-    def _turns(self, processor: Any, cells: Cells, sent: Mapping[int, pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Give every key its turn."""
-        handle = Handle(cells)
+    def _turns(
+        self, processor: Any, cells: Cells, sent: Mapping[int, pd.DataFrame], timers: dict[Any, set[int]] | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Give every key its turn, then those whose timers the watermark has reached."""
+        handle = Handle(cells, {} if timers is None else timers)
         processor.init(handle)
         for key, frame in sent.items():
             handle.key = key
-            yield from processor.handleInputRows((key,), iter([frame]), Timers(self.checkpoint.watermark))
+            yield from processor.handleInputRows((key,), iter([frame]), self._timer_values)
+        for key, moments in sorted(handle.timers.items()):
+            handle.key = key
+            for moment in sorted(moment for moment in moments if moment <= self.checkpoint.watermark):
+                yield from processor.handleExpiredTimer((key,), self._timer_values, ExpiredTimerInfo(moment))
+                moments.discard(moment)
         processor.close()
+
+    @property
+    def _timer_values(self) -> TimerValues:
+        return TimerValues(-1, -1 if self.ts is None else self.checkpoint.watermark)
 
     def _advance(self, tables: Mapping[str, pa.Table | None]) -> None:
         """Move the watermark on."""
@@ -193,6 +201,21 @@ def replayed(files: Checkpoint, before: Checkpoint, after: Checkpoint) -> Checkp
             kept = {name: value for name, value in behind.get(key, {}).items() if name in values or name not in known}
             cells[key] = kept | changed
     return found
+
+
+def run_in_a_new_process(
+    make: Callable[..., Query], checkpoint: Checkpoint, tables: Mapping[str, pa.Table | None]
+) -> tuple[pa.Table, Checkpoint]:
+    """Run one micro-batch from a checkpoint in a process of its own; return its results and the next checkpoint."""
+    with get_context("spawn").Pool(1) as processes:
+        return processes.apply(_run_once, (make, checkpoint, tables))
+
+
+def _run_once(
+    make: Callable[..., Query], checkpoint: Checkpoint, tables: Mapping[str, pa.Table | None]
+) -> tuple[pa.Table, Checkpoint]:
+    query = make(checkpoint=checkpoint)
+    return query.run(tables), query.checkpoint
 
 
 def forget(scratch: Path) -> None:

@@ -72,6 +72,22 @@ def test_state_stays_bounded(spark: SparkSession, folder_of: Streams, tmp_path: 
     assert _files(spark) - before <= kept + 2 * 2, "no more files than live runs and those of a micro-batch"
 
 
+def test_a_micro_batch_without_input_tidies_and_reports(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path
+) -> None:
+    """Spark runs one after the last, as the watermark has moved: only now the rows of the second may go."""
+    tables = _tables(69, 5, 50)
+    left, right = folder_of("left", tables), folder_of("right", tables)
+    window = wm.time_window(f"{2 * SPAN} microseconds", ts="ts")
+    query = run(wm.join(stream(spark, left), stream(spark, right), ON, window, cores=2), tmp_path)
+    *_, last, idle = metrics_of(query)
+    assert (last.rows_in > 0, idle.rows_in) == (True, 0)
+    assert 2 * 2 * 50 <= idle.window_rows < last.window_rows, "both sides; more than a window, less than before"
+    assert sum(core["window_rows"] for core in _records(idle)) == idle.window_rows
+    assert idle.state_bytes > 0
+    assert len(_records(idle)) == 2
+
+
 @pytest.mark.long
 def test_runs_stay_few_when_lateness_is_longer_than_the_window(
     spark: SparkSession, folder_of: Streams, tmp_path: Path

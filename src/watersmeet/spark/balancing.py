@@ -116,7 +116,8 @@ class _Listener(StreamingQueryListener):
         if metrics is None or join is None:
             return
         query = self._queries.setdefault(str(progress.id), _Query(str(progress.id), join))
-        records = [record for record in metrics["cores"] if record is not None]
+        # Without input the cores have only tidied: that says nothing of their load.
+        records = [record for record in metrics["cores"] if record is not None and record["work_seconds"] > 0]
         if records:
             query.reorganise(progress.batchId, _Run.of(progress), records)
 

@@ -4,6 +4,9 @@ What joins of two streams and of many have in common: a micro-batch's envelopes 
 join gives results and adds runs to the manifest, runs that have expired are removed and small ones merged, and one
 record of metrics ends the micro-batch.
 
+A micro-batch without any input has no tasks that could send envelopes; Spark runs one when the watermark has moved. So
+a core leaves a timer that the next watermark reaches: then it removes what has expired, and reports.
+
 Between micro-batches nothing is kept here: the windows are put together from the pieces of the manifest's runs (see
 :mod:`watersmeet.spark.runs`), which costs little where these are at hand.
 """
@@ -22,7 +25,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.intake import Streams
@@ -46,6 +54,7 @@ Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Column = TypeVar("Column", Bools, Int32s, Int64s)
+Record = dict[str, float | str]
 
 OUTPUT: Final = (
     "blob binary, file string, decisions string, "
@@ -127,11 +136,16 @@ class Core(StatefulProcessor):
         """Return the runs that can go: all of whose rows lie before ``before``."""
         return [run for run in runs if run.high < before]
 
+    def rest(self, manifest: Manifest) -> None:
+        """Begin a micro-batch that brings this core nothing: only what has expired goes."""
+
     def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
         """Take note of what is stored from now on: no row that lies before ``before`` can be met any more."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
+        self._handle = handle
+        self._heard: set[int] = set()
         self._store = RunStore(handle)
         self.runs = self.open(self._store, RunCache.of_executor(self._cache_bytes))
 
@@ -143,9 +157,8 @@ class Core(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of this core's envelopes."""
         begin = time.perf_counter()
-        manifest = self._store.load(self._identity, self._streams.schemas)
-        found = Found()
-        self.runs.begin(f"{manifest.join} {key[0]}", manifest.runs)
+        core, found = int(key[0]), Found()
+        manifest = self._open(core)
         watermark = self._watermark(timerValues)
         arrived, counted, counts = self._arrived(rows, watermark)
         self.live = _agreed(counts.live, manifest)
@@ -156,39 +169,76 @@ class Core(StatefulProcessor):
             pairs += results.num_rows
             yield _results(results)
         done = time.perf_counter()
-        before = {
-            stream: self._tidy(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
-            for stream in self._streams.schemas
-        }
+        before = {}
+        for stream in self._streams.schemas:
+            before[stream] = self._expire(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
+            self._merge(manifest, stream, before[stream])
         self.settled(manifest, before)
         self.runs.check()
         self._store.save(manifest)
-        runs = [run for some in manifest.runs.values() for run in some]
-        yield _output(
-            pa.nulls(1, pa.binary()),
-            decisions="\n".join(self._decisions()) if int(key[0]) == KEEPER else None,
-            core=int(key[0]),
-            pairs=pairs,
-            window_rows=sum(run.rows for run in runs),
-            state_bytes=sum(run.nbytes for run in runs),
-            runs=len(runs),
-            runs_remembered=found.remembered,
-            runs_mapped=found.mapped,
-            runs_read=found.read,
-            busy_seconds=time.perf_counter() - begin,
-            rows_in=counts.rows_in,
-            late_rows=counts.late_rows,
-            null_rows=counts.null_rows,
-            work_seconds=done - ready,
-            generation=self.live.newest,
-            oldest=min((run.generation for run in runs), default=self.live.newest),
-            newest_bytes=json.dumps(self._newest_bytes(manifest)),
-            groups=self.groups.report(),
+        self._heard.add(core)
+        reached = timerValues.getCurrentWatermarkInMs()
+        if reached >= 0 and core != KEEPER:  # below 0 a query has no timers
+            self._handle.registerTimer(reached + 1)
+        yield _record(
+            self._held(manifest)
+            | {
+                "core": core,
+                "pairs": pairs,
+                "runs_remembered": found.remembered,
+                "runs_mapped": found.mapped,
+                "runs_read": found.read,
+                "rows_in": counts.rows_in,
+                "late_rows": counts.late_rows,
+                "null_rows": counts.null_rows,
+                "work_seconds": done - ready,
+                "busy_seconds": time.perf_counter() - begin,
+                "groups": self.groups.report(),
+            },
+            "\n".join(self._decisions()) if core == KEEPER else None,
         )
         set_aside("join")
 
+    def handleExpiredTimer(  # noqa: N802 -- Spark's name
+        self,
+        key: Any,  # noqa: ANN401
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """Tidy and report in a micro-batch without input, where no task could send this core anything."""
+        begin, core = time.perf_counter(), int(key[0])
+        if core in self._heard:  # it has had its turn
+            return
+        manifest = self._open(core)
+        stored = [run.generation for runs in manifest.runs.values() for run in runs]
+        self.live = Generations(max(stored, default=0), min(stored, default=0))
+        watermark = self._watermark(timerValues)
+        self.rest(manifest)
+        before = {stream: self._expire(manifest, stream, watermark) for stream in self._streams.schemas}
+        self.settled(manifest, before)
+        self._store.save(manifest)
+        yield _record(self._held(manifest) | {"core": core, "busy_seconds": time.perf_counter() - begin})
+
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""
+
+    def _open(self, core: int) -> Manifest:
+        """Return what a core holds."""
+        manifest = self._store.load(self._identity, self._streams.schemas)
+        self.runs.begin(f"{manifest.join} {core}", manifest.runs)
+        return manifest
+
+    def _held(self, manifest: Manifest) -> Record:
+        """Return what a record says of that."""
+        runs = [run for some in manifest.runs.values() for run in some]
+        return {
+            "window_rows": sum(run.rows for run in runs),
+            "state_bytes": sum(run.nbytes for run in runs),
+            "runs": len(runs),
+            "generation": self.live.newest,
+            "oldest": min((run.generation for run in runs), default=self.live.newest),
+            "newest_bytes": json.dumps(self._newest_bytes(manifest)),
+        }
 
     def reasons(self) -> tuple[str, ...]:
         """Return why the newest generation was made."""
@@ -218,18 +268,22 @@ class Core(StatefulProcessor):
         milliseconds = timers.getCurrentWatermarkInMs()
         return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
 
-    def _tidy(self, manifest: Manifest, stream: Side, reached: int | None) -> int:
-        """Remove runs that have expired as a whole; merge those that have become many. Return what has expired."""
+    def _expire(self, manifest: Manifest, stream: Side, reached: int | None) -> int:
+        """Remove runs that have expired as a whole. Return before which place rows have expired."""
         runs = manifest.runs[stream]
         lowest = min((run.low for run in runs), default=0)
         before = lowest if reached is None else reached - self._streams.length(stream)
         for run in self.expired(runs, before):
             self.runs.remove(run)
             runs.remove(run)
+        return before
+
+    def _merge(self, manifest: Manifest, stream: Side, before: int) -> None:
+        """Merge runs that have become many; rows before ``before`` have expired."""
+        runs = manifest.runs[stream]
         kept = max((run.high for run in runs), default=before) - before  # a window's length and more: lateness
         while some := mergeable(runs, kept // 2):
             runs[-len(some) :] = [self.merge(stream, some)]
-        return before
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
@@ -334,10 +388,15 @@ def _results(results: pa.Table) -> pd.DataFrame:
     return _output(blobs, file)
 
 
+def _record(values: Record, decisions: str | None = None) -> pd.DataFrame:
+    """Return a row of ``OUTPUT``: one record of metrics."""
+    return _output(pa.nulls(1, pa.binary()), None, values, decisions)
+
+
 def _output(
-    blobs: pa.BinaryArray, file: str | None = None, *, decisions: str | None = None, **record: float | str
+    blobs: pa.BinaryArray, file: str | None, values: Record | None = None, decisions: str | None = None
 ) -> pd.DataFrame:
     """Return rows of ``OUTPUT``: results as blobs or in a file, or one record of metrics."""
-    values = {"core": -1, "newest_bytes": None, "groups": None} | record
+    record = {"core": -1, "newest_bytes": None, "groups": None} | (values or {})
     frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file, "decisions": decisions}
-    return pd.DataFrame(frame | {name: values.get(name, 0) for name in METRIC_NAMES})
+    return pd.DataFrame(frame | {name: record.get(name, 0) for name in METRIC_NAMES})

@@ -136,6 +136,7 @@ def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
         for rows in _collected(batches, streams.schemas[stream]):
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
+        yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # it hears of a micro-batch without rows too
         set_aside("arrange")
 
     return arrange

@@ -109,11 +109,13 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
 def _observed(joined: DataFrame, name: str) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
-    totals = ("rows_in", "pairs", "late_rows", "null_rows", "window_rows", "state_bytes")
+    totals = ("rows_in", "pairs", "late_rows", "null_rows")
+    held = ("window_rows", "state_bytes")  # null, not 0, in a micro-batch that no core heard of
     decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
         METRICS,
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),  # an empty micro-batch has no rows
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),
+        *(F.sum(F.when(is_record, F.col(name))).alias(name) for name in held),
         F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
         F.struct(
             F.max("generation").alias("generation"),

@@ -76,7 +76,8 @@ class Sequencer(StatefulProcessor):
         parts: dict[Side, list[tuple[int, pa.RecordBatch]]] = {stream: [] for stream in schemas}
         for frame in frames:
             for stream, part, blob in zip(frame["stream"], frame["part"], frame["blob"], strict=True):
-                parts[stream].append((part, open_blob(blob, schemas[stream]).rows))
+                if blob is not None:
+                    parts[stream].append((part, open_blob(blob, schemas[stream]).rows))
         ordered = {}
         for stream, some in parts.items():
             batches = [rows for _, rows in sorted(some, key=lambda item: item[0])]

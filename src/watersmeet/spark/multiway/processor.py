@@ -58,6 +58,7 @@ class MultiJoinProcessor(Core):
         self._plan = plan
         self._options = options
         self._merged: set[Side] = set()
+        self._strategy: Circular | None = None
 
     def open(self, store: RunStore, cache: RunCache | None) -> Pieces:
         """Return what finds the pieces of runs."""
@@ -81,6 +82,7 @@ class MultiJoinProcessor(Core):
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
         """Put the last runs of a stream together."""
+        assert self._strategy is not None, "runs are merged after a join"
         self._merged.add(stream)
         return self._pieces.merge(stream, runs, self._strategy.stages)
 
@@ -88,8 +90,14 @@ class MultiJoinProcessor(Core):
         """Return the oldest runs whose rows have all expired: the numbers of those kept have no gap."""
         return list(takewhile(lambda run: run.high < before, runs))
 
+    def rest(self, manifest: Manifest) -> None:
+        """Go on with the stages if this worker remembers them; none need be put together."""
+        self._strategy = _remembered.pop(_keys(manifest), None)
+
     def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
         """Bring the stages to what the manifest lists, and remember them."""
+        if self._strategy is None:  # a rest, and this worker does not remember the stages
+            return
         self._strategy.expire(before)
         for stream in self._merged:
             pieces = [self._pieces.find(stream, run, Found()) for run in manifest.runs[stream]]
