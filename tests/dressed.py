@@ -1,8 +1,8 @@
 """Joins as Spark's users have them: columns under any names, at any places, of any type, with payload or without.
 
-A case is drawn as the other tests draw theirs (:mod:`strategies`, :mod:`drawing`), which gives the oracle its columns
-``id, ts, x, y, o``. Then it is *dressed*: columns get other names on every side, places at random and company of any
-type; what the join does not need may go, ``id`` too. So results are compared as whole rows.
+A case is drawn as the other tests draw theirs (:mod:`strategies`, :mod:`drawn_streams`), which gives the oracle its
+columns ``id, ts, x, y, o``. Then it is *dressed*: columns get other names on every side, places at random and company
+of any type; what the join does not need may go, ``id`` too. So results are compared as whole rows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+import drawn_streams
 import oracle
 import strategies
 import watersmeet as wm
-from multiway import drawing
 from strategies import DOMAINS, FAMILIES
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.sql import parse_predicate
@@ -105,13 +105,13 @@ def multi_cases(draw: st.DrawFn, shape: str, count: int) -> Case:
     plain = {name: pa.schema(columns) for name in names}
     batches: list[dict[str, pa.Table | None]] = [{} for _ in range(draw(st.integers(2, 4)))]
     for name in names:
-        codes = draw(st.lists(st.integers(0, 10**6), min_size=4, max_size=drawing.ROWS[max(3, count)]))
+        codes = draw(st.lists(st.integers(0, 10**6), min_size=4, max_size=drawn_streams.ROWS[max(3, count)]))
         size = len(batches) - 1
         cuts = sorted(draw(st.lists(st.integers(0, len(codes)), min_size=size, max_size=size)))
         for number, (begin, end) in enumerate(pairwise([0, *cuts, len(codes)])):
-            batches[number][name] = drawing.table_of(name, plain[name], domain, codes[begin:end], 1000 * number)
-    on = draw(drawing.predicates(shape, names, key))
-    windows = windows_of(draw(drawing.windows(names)), names)
+            batches[number][name] = drawn_streams.table_of(name, plain[name], domain, codes[begin:end], 1000 * number)
+    on = draw(drawn_streams.predicates(shape, names, key))
+    windows = windows_of(draw(drawn_streams.windows(names)), names)
     truth = oracle.results(read_predicate(on, tuple(names)), windows, plain, batches)
     dress = {name: draw(dresses(schema, set())) for name, schema in plain.items()}
     if isinstance(windows, TimeWindows):

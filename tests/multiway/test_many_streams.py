@@ -8,12 +8,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from drawing import SHAPES, Case, cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
 import watersmeet as wm
+from drawn_streams import SHAPES, Case, cases
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 

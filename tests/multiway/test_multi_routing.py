@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from drawing import SHAPES, cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
 import watersmeet as wm
+from drawn_streams import SHAPES, cases
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
 from watersmeet.spark.envelope import joinable
 from watersmeet.spark.multiway.routing import MultiRoutes, choose_multi_routing

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drawn_streams import SHAPES
 from dressed import Case, multi_cases, pair_cases, texts
-from multiway.drawing import SHAPES
 from stand_in import Checkpoint, forget, multi_query, pair_query, replayed
 from strategies import KINDS
 

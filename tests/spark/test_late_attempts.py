@@ -59,7 +59,7 @@ def _truth() -> Pairs:
     duckdb.register("l", pa.concat_tables(LEFTS))
     duckdb.register("r", pa.concat_tables(RIGHTS))
     on = ON.replace("left.", "l.").replace("right.", "r.") + " AND abs(epoch_us(l.ts) - epoch_us(r.ts)) <= 1000000"
-    return Counter(duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on}").fetchall())  # noqa: S608
+    return Counter(duckdb.sql(f"SELECT l.id, r.id FROM l JOIN r ON {on}").fetchall())  # type: ignore[union-attr] # noqa: S608
 
 
 def _job(folder: Path) -> Job:

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from drawn_streams import SHAPES
 from dressed import UTC, Case, multi_cases, pair_cases, possible, texts
-from multiway.drawing import SHAPES
 from stand_in import Checkpoint, Query, forget, multi_query, pair_query, run_in_a_new_process
 from strategies import KINDS
 from streams import metrics_of, run, stream
