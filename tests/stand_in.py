@@ -242,8 +242,10 @@ def pair_query(
     ids = core_ids(cores, cores)
     identity = pair_identity(plan, spread, ids, cores)
 
+    result = result_schema(plan.schemas["left"], plan.schemas["right"])
+
     def core() -> JoinProcessor:
-        return JoinProcessor(plan, identity, cache_bytes=1 << 28, fail_on_late=False, routing=spread)
+        return JoinProcessor(plan, identity, cache_bytes=1 << 28, fail_on_late=False, routing=spread, result=result)
 
     is_timed = plan.time is not None
     return Query(
@@ -253,7 +255,7 @@ def pair_query(
         PairRoutes(spread, plan),
         ids,
         core,
-        result_schema(plan.schemas["left"], plan.schemas["right"]),
+        result,
         deepcopy(checkpoint) or Checkpoint(),
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 
 import watersmeet as wm
 from watersmeet.spark.balancing import CHECKPOINTS, FOLDER, folder_of_tables
@@ -19,6 +20,60 @@ def test_a_watermark_on_another_column_than_the_windows(spark: SparkSession, tmp
     with pytest.raises(wm.SpecificationError, match="the left stream has a watermark on seen, its window is on ts"):
         wm.join(frame.withWatermark("seen", "1 minute"), frame, wm.equal("k"), window)
     wm.join(frame.withWatermark("ts", "1 minute"), frame, wm.equal("k"), window)
+
+
+def _stream(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
+    return spark.readStream.schema(schema).parquet(str(folder))
+
+
+def test_a_watermark_shorter_than_the_lateness(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that the lateness promises to wait for would be dropped."""
+    frame = _stream(spark, tmp_path, "ts timestamp, k long")
+    window = wm.time_window("1 minute", ts="ts", lateness="30 seconds")
+    with pytest.raises(wm.SpecificationError, match="a watermark of 10 seconds, its window a lateness of 30 seconds"):
+        wm.join(frame.withWatermark("ts", "10 seconds"), frame, wm.equal("k"), window)
+    with pytest.raises(wm.SpecificationError, match="a watermark of 10 seconds"):
+        wm.multijoin({"a": frame, "b": frame.withWatermark("ts", "10 seconds")}, "a.k = b.k", window)
+    wm.join(frame.withWatermark("ts", "40 seconds"), frame.withWatermark("ts", "30 seconds"), wm.equal("k"), window)
+
+
+def test_timestamps_on_which_spark_has_no_watermarks(spark: SparkSession, tmp_path: Path) -> None:
+    window = wm.time_window("1 minute", ts="ts")
+    frame = _stream(spark, tmp_path, "ts timestamp_ntz, k long")
+    with pytest.raises(wm.SpecificationError, match=r"'ts' of the left stream has the Spark type timestamp_ntz"):
+        wm.join(frame, frame, wm.equal("k"), window)
+    dotted = _stream(spark, tmp_path, "`a.ts` timestamp, k long")
+    with pytest.raises(wm.SpecificationError, match=r"'a\.ts' of the left stream has a dot in its name"):
+        wm.join(dotted, dotted, wm.equal("k"), wm.time_window("1 minute", ts="a.ts"))
+    rows = spark.createDataFrame([(0, 1), (9, 1)], "s long, k long").select(
+        F.timestamp_seconds("s").cast("timestamp_ntz").alias("a.ts"), F.col("k").alias("a.k")
+    )
+    assert wm.join(rows, rows, wm.equal("a.k"), wm.time_window("1 minute", ts="a.ts")).count() == 4
+
+
+def test_a_text_as_time(spark: SparkSession, tmp_path: Path) -> None:
+    frame = _stream(spark, tmp_path, "ts string, k long")
+    with pytest.raises(wm.ColumnTypeError, match="has type string"):
+        wm.join(frame, frame, wm.equal("k"), wm.time_window("1 minute", ts="ts"))
+
+
+def test_names_are_found_as_the_session_finds_them(spark: SparkSession) -> None:
+    """In any case, and then names that differ in it alone are one name; or not."""
+    left = spark.createDataFrame([(1, 7)], "K long, Price long")
+    right = spark.createDataFrame([(1, 7)], "k long, price long")
+    pairs = wm.join(left, right, wm.equal("K") & wm.equal("PRICE"), wm.count_window(3))
+    assert pairs.columns == ["left_K", "left_Price", "right_k", "right_price"]
+    assert pairs.count() == 1
+    assert wm.multijoin({"a": left, "b": right}, "A.k = b.K AND a.price = b.price", wm.count_window(3)).count() == 1
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(wm.SchemaError, match="there is no column 'PRICE'"):
+            wm.join(left, right, wm.equal("PRICE"), wm.count_window(3))
+        pairs = wm.join(left, right, wm.equal("Price", "price"), wm.count_window(3))
+        assert pairs.columns == ["K", "Price", "k", "price"]
+        assert pairs.count() == 1
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_strings_that_do_not_compare_byte_by_byte(spark: SparkSession) -> None:

@@ -30,17 +30,21 @@ BYTES_AT_ONCE: Final = 64 << 20
 """Bytes of the pairs that are gathered at once, where a caller wants no more than a bounded number."""
 
 
-def result_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:
-    """Return all left columns, then all right ones; a name on both sides gets its side as prefix."""
-    both = set(left.names) & set(right.names)
+def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = True) -> pa.Schema:
+    """Return all left columns, then all right ones; a name on both sides gets its side as prefix.
+
+    Names that differ in case only are one name, unless ``case_sensitive``.
+    """
+    key = str if case_sensitive else str.lower
+    both = {key(name) for name in left.names} & {key(name) for name in right.names}
     sides: tuple[tuple[Side, pa.Schema], ...] = (("left", left), ("right", right))
     fields = [
-        column.with_name(f"{side}_{column.name}") if column.name in both else column
+        column.with_name(f"{side}_{column.name}") if key(column.name) in both else column
         for side, schema in sides
         for column in schema
     ]
-    names = [column.name for column in fields]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    names = [key(column.name) for column in fields]
+    repeated = sorted({column.name for column in fields if names.count(key(column.name)) > 1})
     if repeated:
         raise SpecificationError(
             explain_refusal(

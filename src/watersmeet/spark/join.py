@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import result_schema
@@ -15,17 +14,17 @@ from watersmeet.spark.balancing import balance_queries, folder_of_tables
 from watersmeet.spark.identity import pair_identity
 from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
-from watersmeet.spark.routing import PairRoutes, Routing, RoutingName, choose_routing
+from watersmeet.spark.routing import PairRoutes, RoutingName, choose_routing
 from watersmeet.spark.schema import arrow_schema
-from watersmeet.spark.session import check_session
+from watersmeet.spark.session import check_session, is_case_sensitive
 from watersmeet.spec.errors import SpecificationError, explain_refusal
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import CountWindow, TimeWindow, Window
 from watersmeet.subwindow.choose import Structure
-from watersmeet.window.plan import JoinPlan, plan_join
+from watersmeet.window.plan import plan_join
 
-__all__ = ["Balance", "join", "pair_pipeline"]
+__all__ = ["Balance", "join"]
 
 Balance = Literal["auto", "off"]
 
@@ -86,7 +85,16 @@ def join(
     spark = check_frames(frames)
     check_session(spark)
     predicate = parse_predicate(on) if isinstance(on, str) else on
-    plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), predicate, window, structure)
+    case_sensitive = is_case_sensitive(spark)
+    plan = plan_join(
+        arrow_schema(left.schema),
+        arrow_schema(right.schema),
+        predicate,
+        window,
+        structure,
+        case_sensitive=case_sensitive,
+    )
+    result = result_schema(plan.schemas["left"], plan.schemas["right"], case_sensitive=case_sensitive)
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
     identity = pair_identity(plan, spread, ids, partitions_of(spark))
@@ -100,28 +108,15 @@ def join(
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
         routing=spread,
+        result=result,
     )
-    return pair_pipeline(frames, plan, spread, ids, processor, name=identity.digest)
-
-
-def pair_pipeline(
-    frames: dict[Side, DataFrame],
-    plan: JoinPlan,
-    routing: Routing,
-    core_ids: tuple[int, ...],
-    processor: StatefulProcessor,
-    *,
-    name: str = "",
-) -> DataFrame:
-    """Return the pairs that ``processor`` makes of the two sides' envelopes."""
-    result = result_schema(plan.schemas["left"], plan.schemas["right"])
     return pipeline(
         frames,
         streams=pair_streams(plan),
         window=plan.window,
-        routes=PairRoutes(routing, plan),
-        core_ids=core_ids,
+        routes=PairRoutes(spread, plan),
+        core_ids=ids,
         processor=processor,
         result=result,
-        name=name,
+        name=identity.digest,
     )

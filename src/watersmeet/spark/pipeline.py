@@ -8,6 +8,7 @@ Each stream is packed into envelopes by ``mapInArrow``, the envelopes are shuffl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from functools import reduce
 from typing import Final
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import TimestampNTZType
 
 from watersmeet.engine.intake import Streams
 from watersmeet.engine.stream_join import check_numbers
@@ -75,19 +77,51 @@ def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> Da
     """Give a stream of a time window a watermark, unless the user has."""
     if not frame.isStreaming or isinstance(window, CountWindow | CountWindows):
         return frame
-    columns = {"left": window.left_ts, "right": window.right_ts} if isinstance(window, TimeWindow) else window.ts
-    watermarked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+    ts = ({"left": window.left_ts, "right": window.right_ts} if isinstance(window, TimeWindow) else window.ts)[stream]
+    delays = {field.name: (field.metadata or {}).get(WATERMARK) for field in frame.schema.fields}
+    watermarked = [name for name, delay in delays.items() if delay is not None]
     if not watermarked:
-        return frame.withWatermark(columns[stream], format_duration(window.lateness))
-    if columns[stream] not in watermarked:
+        _check_watermark_column(frame, stream, ts)
+        return frame.withWatermark(ts, format_duration(window.lateness))
+    if ts not in watermarked:
         raise SpecificationError(
             explain_refusal(
-                f"the {stream} stream has a watermark on {', '.join(watermarked)}, its window is on {columns[stream]}",
+                f"the {stream} stream has a watermark on {', '.join(watermarked)}, its window is on {ts}",
                 "a watermark on the window's own column, or none: then it gets one with the window's lateness",
-                f"call withWatermark({columns[stream]!r}, …) instead, or leave it out",
+                f"call withWatermark({ts!r}, …) instead, or leave it out",
+            )
+        )
+    delay = timedelta(milliseconds=int(delays[ts] or 0))
+    if delay < window.lateness:
+        raise SpecificationError(
+            explain_refusal(
+                f"the {stream} stream has a watermark of {format_duration(delay)}, its window a lateness of "
+                f"{format_duration(window.lateness)}",
+                "a watermark of the window's lateness at least, or none: then it gets one of just that",
+                f"leave withWatermark({ts!r}, …) out, or give both the same length",
             )
         )
     return frame
+
+
+def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
+    """Raise for a timestamp column on which Spark cannot put a watermark."""
+    if isinstance(frame.schema[ts].dataType, TimestampNTZType):
+        raise SpecificationError(
+            explain_refusal(
+                f"the window's column {ts!r} of the {stream} stream has the Spark type timestamp_ntz",
+                "timestamp, in a streaming join: Spark's watermarks know no other",
+                f'cast it before the join: .withColumn("{ts}", col("{ts}").cast("timestamp"))',
+            )
+        )
+    if "." in ts:
+        raise SpecificationError(
+            explain_refusal(
+                f"the window's column {ts!r} of the {stream} stream has a dot in its name",
+                "names without one, in a streaming join: Spark's watermarks read it as a field of a struct",
+                f'rename it before the join: .withColumnRenamed("{ts}", "{ts.replace(".", "_")}")',
+            )
+        )
 
 
 def _sequenced(

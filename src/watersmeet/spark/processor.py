@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import pair_streams
-from watersmeet.engine.result import gather_pairs, pairs_at_once, result_schema
+from watersmeet.engine.result import gather_pairs, pairs_at_once
 from watersmeet.spark.core import Arrived, Core, row_bytes
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.routing import Routing
@@ -47,11 +47,12 @@ class JoinProcessor(Core):
         cache_bytes: int,
         fail_on_late: bool,
         routing: Routing,
+        result: pa.Schema,
     ) -> None:
         super().__init__(pair_streams(plan), identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._routing = routing
-        self._schema = result_schema(plan.schemas["left"], plan.schemas["right"])
+        self._result = result
         self._windows: dict[Side, StreamWindow] = {}
 
     def open(self, store: RunStore, cache: RunCache | None) -> Segments:
@@ -71,7 +72,7 @@ class JoinProcessor(Core):
                     if group is not None:
                         for match in matches:
                             self.groups.add("pairs", group[match.who])
-                    yield gather_pairs(probing, matches, self._schema)
+                    yield gather_pairs(probing, matches, self._result)
             storing, group = _subset(batch, arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
             if group is not None:
                 self.groups.add(side, group)

@@ -12,9 +12,10 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from watersmeet.spark.java import find_java
+from watersmeet.spark.workers import check_workers
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
-__all__ = ["bytes_setting", "check_session", "session"]
+__all__ = ["bytes_setting", "check_session", "is_case_sensitive", "session"]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -74,6 +75,12 @@ def check_session(spark: SparkSession) -> None:
                 f'add .config("{PROVIDER}", "{ROCKSDB}") to the session\'s builder',
             )
         )
+    check_workers(spark)
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether the session tells columns apart whose names differ in case only; as a rule it does not."""
+    return (spark.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
 
 
 def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None:

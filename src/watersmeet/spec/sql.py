@@ -234,6 +234,9 @@ class _Reader:
 
     def column(self, node: exp.Column) -> Column:
         """Return a column, which must name its stream."""
+        if node.db.lower() in map(str.lower, self.sides):
+            own = f"{node.db}.{node.name}"
+            raise self.refuse(node, "is a field of a column", f"make it a column before the join, then write {own}")
         side = next((side for side in self.sides if side.lower() == node.table.lower()), None)
         if node.args.get("db") or side is None:
             names = " or ".join(f"{side}.{node.name}" for side in self.sides)

@@ -293,18 +293,16 @@ def common_type(left: ValueType, right: ValueType) -> ValueType | None:
 def _column_type(column: Column, schema: pa.Schema) -> ValueType:
     position = schema.get_field_index(column.name)
     if position < 0:
-        many = schema.names.count(column.name) > 1
-        raise SchemaError(
-            explain_refusal(
-                f"column {column.name!r} occurs more than once in the {column.side} stream"
-                if many
-                else f"there is no column {column.name!r} in the {column.side} stream",
-                f"columns of the {column.side} stream: {', '.join(schema.names) or '(none)'}",
-                "rename the columns so that each name occurs once"
-                if many
-                else "check the spelling, or add the column before the join",
-            )
-        )
+        given = f"there is no column {column.name!r} in the {column.side} stream"
+        if column.name in schema.names:
+            given = f"column {column.name!r} occurs more than once in the {column.side} stream"
+            next_step = "rename the columns so that each name occurs once"
+        elif column.name.partition(".")[0] in schema.names:
+            next_step = f"make the field {column.name!r} a column before the join, with a name without dots"
+        else:
+            next_step = "check the spelling, or add the column before the join"
+        allowed = f"columns of the {column.side} stream: {', '.join(schema.names) or '(none)'}"
+        raise SchemaError(explain_refusal(given, allowed, next_step))
     arrow = schema.field(position).type
     found = value_type(arrow)
     if found is None:

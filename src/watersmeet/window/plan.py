@@ -15,6 +15,7 @@ from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
 from watersmeet.spec.intervals import IntervalSet
+from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain, normal_form
 from watersmeet.spec.typing import Schemas, check_predicate, type_of
 from watersmeet.spec.window import TimeWindow, Window
@@ -75,11 +76,13 @@ def plan_join(
     *,
     time_scale: int = MICRO_SCALE,
     with_branches: bool = False,
+    case_sensitive: bool = False,
 ) -> JoinPlan:
     """Check the join of two streams and return its plan.
 
     Timestamps are measured in units of 10^-``time_scale`` seconds, or in those of the finer column. ``with_branches``
-    allows an index for each term of a disjunction.
+    allows an index for each term of a disjunction. Columns may be named in any case,
+    unless ``case_sensitive``.
     """
     check_structure(structure)
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
@@ -92,13 +95,21 @@ def plan_join(
             )
         )
     check_layouts(schemas)
+    predicate = resolve_columns(predicate, schemas, case_sensitive=case_sensitive)
     check_predicate(predicate, schemas)
     form = normal_form(predicate, schemas)
     axes, time, arrival = form.axes, None, None
+
+    def named(side: Side, name: str) -> str:
+        return resolve_name(name, schemas[side].names, case_sensitive=case_sensitive)
+
     if isinstance(window, TimeWindow):
+        window = replace(window, left_ts=named("left", window.left_ts), right_ts=named("right", window.right_ts))
         axes, time = (*axes, _time_axis(window, schemas, time_scale)), len(axes)
     elif window.order_by is not None:
-        arrival = arrival_axis(Column("left", window.order_by), Column("right", window.order_by), schemas)
+        arrival = arrival_axis(
+            Column("left", named("left", window.order_by)), Column("right", named("right", window.order_by)), schemas
+        )
     filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
     branches = form.branches if with_branches else ()
     return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual, branches)

@@ -13,11 +13,12 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
+from watersmeet.engine.intake import pair_streams
+from watersmeet.engine.result import result_schema
 from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.garbage import set_aside
-from watersmeet.spark.join import pair_pipeline
-from watersmeet.spark.pipeline import ids_of
-from watersmeet.spark.routing import choose_routing
+from watersmeet.spark.pipeline import ids_of, pipeline
+from watersmeet.spark.routing import PairRoutes, choose_routing
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.window import Window
@@ -30,7 +31,16 @@ def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Win
     """Return what ``join`` would, without any pairs."""
     plan = plan_join(arrow_schema(left.schema), arrow_schema(right.schema), on, window, "auto")
     ids = ids_of(left.sparkSession, cores)
-    return pair_pipeline({"left": left, "right": right}, plan, choose_routing("auto", plan, cores), ids, _Dropping())
+    result = result_schema(plan.schemas["left"], plan.schemas["right"])
+    return pipeline(
+        {"left": left, "right": right},
+        streams=pair_streams(plan),
+        window=plan.window,
+        routes=PairRoutes(choose_routing("auto", plan, cores), plan),
+        core_ids=ids,
+        processor=_Dropping(),
+        result=result,
+    )
 
 
 class _Dropping(StatefulProcessor):

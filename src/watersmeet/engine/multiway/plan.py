@@ -26,6 +26,7 @@ from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.columns.values import is_true
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
+from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.streams import by_sides, check_names, take_apart
 from watersmeet.spec.typing import check_predicate
@@ -160,13 +161,20 @@ class MultiPlan:
 
 
 def plan_streams(
-    schemas: Mapping[Side, pa.Schema], predicate: Predicate, window: Windows, structure: Structure
+    schemas: Mapping[Side, pa.Schema],
+    predicate: Predicate,
+    window: Windows,
+    structure: Structure,
+    *,
+    case_sensitive: bool = False,
 ) -> MultiPlan:
-    """Check a join of many streams and return its plan."""
+    """Check a join of many streams and return its plan; ``case_sensitive`` as for two."""
     check_structure(structure)
     streams = check_names(schemas)
     own = dict(schemas)
     check_layouts(own)
+    predicate = resolve_columns(predicate, own, case_sensitive=case_sensitive)
+    window = _resolved(window, own, case_sensitive=case_sensitive)
     check_predicate(predicate, own)
     conjuncts = take_apart(predicate, streams)
     residual = tuple(Residual(sides_of(term), term) for term in conjuncts.residual)
@@ -189,6 +197,20 @@ def plan_streams(
     plan = MultiPlan(own, predicate, window, structure, pairs, conjuncts.filters, residual, arrival, scale)
     _check_result_names(plan.result_schema)
     return plan
+
+
+def _resolved(window: Windows, schemas: Mapping[Side, pa.Schema], *, case_sensitive: bool) -> Windows:
+    """Return the windows with their columns named as in the streams' schemas."""
+
+    def named(columns: Mapping[Side, str]) -> dict[Side, str]:
+        return {
+            stream: resolve_name(name, schemas[stream].names, case_sensitive=case_sensitive)
+            for stream, name in columns.items()
+        }
+
+    if isinstance(window, TimeWindows):
+        return replace(window, ts=named(window.ts))
+    return window if window.order_by is None else replace(window, order_by=named(window.order_by))
 
 
 def _pair_plan(

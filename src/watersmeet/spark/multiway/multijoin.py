@@ -16,7 +16,7 @@ from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOpti
 from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
 from watersmeet.spark.schema import arrow_schema
-from watersmeet.spark.session import check_session
+from watersmeet.spark.session import check_session, is_case_sensitive
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
@@ -82,7 +82,13 @@ def multijoin(
     spark = check_frames(streams)
     check_session(spark)
     schemas = {stream: arrow_schema(frame.schema) for stream, frame in streams.items()}
-    plan = plan_streams(schemas, read_predicate(on, names), windows_of(window, names), structure)
+    plan = plan_streams(
+        schemas,
+        read_predicate(on, names),
+        windows_of(window, names),
+        structure,
+        case_sensitive=is_case_sensitive(spark),
+    )
     ids = ids_of(spark, cores)
     spread = choose_multi_routing(routing, plan, len(ids), largest)
     processor = MultiJoinProcessor(
