@@ -48,7 +48,7 @@ def handed_over(query: Query, tables: dict[str, pa.Table], take: Callable[[pa.Ta
         name = leave_pairs(results)
         assert name is not None
         take(take_pairs(name).read_all())
-        return core._output(pa.nulls(1, pa.binary()))
+        return core._record({})
 
     with patch.object(core, "_results", taken):
         query.run(tables)

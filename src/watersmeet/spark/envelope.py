@@ -267,10 +267,15 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
         rows += batch.num_rows
         nbytes += batch.nbytes
         if rows >= ROWS_AT_ONCE or nbytes >= BYTES_AT_ONCE:
-            yield one_batch(pa.Table.from_batches(waiting).cast(schema))
+            yield _as_schema(waiting, schema)
             waiting, rows, nbytes = [], 0, 0
     if rows:
-        yield one_batch(pa.Table.from_batches(waiting).cast(schema))
+        yield _as_schema(waiting, schema)
+
+
+def _as_schema(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows as one batch of ``schema``; their columns may have other names on the way."""
+    return one_batch(pa.Table.from_batches(batches).rename_columns(schema.names).cast(schema))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -55,7 +55,7 @@ def pipeline(
 
     The metrics show ``name``, so that whoever hears of them knows the join they are of.
     """
-    timed = {stream: _watermarked(frame, stream, window) for stream, frame in frames.items()}
+    timed = {stream: _with_plain_names(_watermarked(frame, stream, window)) for stream, frame in frames.items()}
     if isinstance(window, CountWindow | CountWindows):
         routed = _sequenced(timed, streams, routes, core_ids)
     else:
@@ -82,7 +82,9 @@ def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> Da
     watermarked = [name for name, delay in delays.items() if delay is not None]
     if not watermarked:
         _check_watermark_column(frame, stream, ts)
-        return frame.withWatermark(ts, format_duration(window.lateness))
+        place = frame.columns.index(ts)
+        plain = _with_plain_names(frame)
+        return plain.withWatermark(plain.columns[place], format_duration(window.lateness))
     if ts not in watermarked:
         raise SpecificationError(
             explain_refusal(
@@ -114,14 +116,17 @@ def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
                 f'cast it before the join: .withColumn("{ts}", col("{ts}").cast("timestamp"))',
             )
         )
-    if "." in ts:
-        raise SpecificationError(
-            explain_refusal(
-                f"the window's column {ts!r} of the {stream} stream has a dot in its name",
-                "names without one, in a streaming join: Spark's watermarks read it as a field of a struct",
-                f'rename it before the join: .withColumnRenamed("{ts}", "{ts.replace(".", "_")}")',
-            )
-        )
+
+
+def _with_plain_names(frame: DataFrame) -> DataFrame:
+    """Return the DataFrame under names by which PySpark finds its columns: not by dots, nor by case alone.
+
+    Packers know columns by their places, so the names on the way to them do not matter.
+    """
+    names = frame.columns
+    if not any("." in name or "`" in name for name in names) and len({name.lower() for name in names}) == len(names):
+        return frame
+    return frame.toDF(*(f"column {place}" for place in range(len(names))))
 
 
 def _sequenced(

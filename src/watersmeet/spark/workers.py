@@ -14,7 +14,6 @@ from typing import Final
 from weakref import WeakSet
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.spec.errors import SpecificationError, explain_refusal
@@ -35,7 +34,7 @@ def check_workers(spark: SparkSession) -> None:
         return
     try:
         spark.range(0, 1, 1, 1).mapInArrow(_imported, "python string").collect()
-    except PySparkException as error:
+    except Exception as error:
         reason = next((found[0] for pattern in REASONS if (found := pattern.search(str(error)))), None)
         if reason is None:
             raise
