@@ -56,11 +56,11 @@ def test_timestamps_on_which_spark_has_no_watermarks(spark: SparkSession, tmp_pa
         wm.join(frame, frame, wm.equal("k"), window)
 
 
-@pytest.mark.parametrize("window", [wm.time_window("1 minute", ts="a.ts"), wm.count_window(5, order_by="a.ts")])
+@pytest.mark.parametrize("window", [wm.time_window("1 minute", ts="a.ts é"), wm.count_window(5, order_by="a.ts é")])
 def test_names_with_dots_and_backticks(spark: SparkSession, tmp_path: Path, window: wm.TimeWindow) -> None:
     """PySpark takes what stands before a dot for a struct; the join finds columns by their names alone."""
     rows = spark.createDataFrame([(0, 1), (9, 1)], "s long, k long").select(
-        F.timestamp_seconds("s").alias("a.ts"), F.col("k").alias("a.`k"), F.col("s").alias("S"), F.col("k").alias("s")
+        F.timestamp_seconds("s").alias("a.ts é"), F.col("k").alias("a.`k"), F.col("s").alias("S"), F.col("k").alias("s")
     )
     on = wm.equal("a.`k") & wm.equal("S")
     names = [f"{side}_{name}" for side in ("left", "right") for name in rows.columns]

@@ -119,14 +119,15 @@ def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
 
 
 def _with_plain_names(frame: DataFrame) -> DataFrame:
-    """Return the DataFrame under names by which PySpark finds its columns: not by dots, nor by case alone.
+    """Return the DataFrame under names by which PySpark finds every column: plain ones that differ in more than case.
 
     Packers know columns by their places, so the names on the way to them do not matter.
     """
     names = frame.columns
-    if not any("." in name or "`" in name for name in names) and len({name.lower() for name in names}) == len(names):
+    are_plain = all(name.isascii() and name.isidentifier() for name in names)
+    if are_plain and len({name.lower() for name in names}) == len(names):
         return frame
-    return frame.toDF(*(f"column {place}" for place in range(len(names))))
+    return frame.toDF(*(f"column_{place}" for place in range(len(names))))
 
 
 def _sequenced(
