@@ -36,7 +36,7 @@ ROWS: Final = {2: 14, 3: 9, 4: 6, 5: 4}
 MANY_ROWS: Final = 70
 """Now and then: ranges that are longer than a kernel's shortest loop."""
 SMALL: Final = {
-    "watersmeet.window.segment.CANDIDATES_AT_ONCE": 8,
+    "watersmeet.subwindow.contract.PAIRS_AT_ONCE": 8,
     "watersmeet.window.payload.FAN_IN": 2,
     "watersmeet.engine.multiway.stage.PORTION": 3,
     "watersmeet.engine.multiway.rows.FAN_IN": 2,

@@ -326,12 +326,15 @@ def test_rap_table_splitters_never_decrease(batches: list[Int64s], partitions: i
     successor = RapTable(capacity, table, partitions=partitions)
     assert (np.diff(table.splitters.astype(object)) >= 0).all()
     assert (np.diff(successor.splitters.astype(object)) >= 0).all()
-    insert_all(successor, batches)
+    keys = np.sort(insert_all(successor, batches))
     count, minimum, maximum = successor.histogram()
     assert count.sum() == capacity
     used = count > 0
     assert (minimum[used] <= maximum[used]).all()
     assert (maximum[used][:-1] < minimum[used][1:]).all()
+    ends = np.cumsum(count[used])  # of the sorted keys, partition after partition
+    assert maximum[used].tolist() == keys[ends - 1].tolist()
+    assert minimum[used].tolist() == keys[ends - count[used]].tolist()
 
 
 DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, int], Int64s]] = {
@@ -427,3 +430,14 @@ def test_wib_tree_grows_to_several_levels_on_random_keys() -> None:
     assert_tree_invariants(tree, width)
     assert tree.height == 3
     assert tree.entries_used < 2.2 * n / width
+
+
+@pytest.mark.parametrize("batches", [1, 7, 64, 100])
+def test_bi_sort_keeps_few_runs(batches: int) -> None:
+    """A probe searches every run: of batches of one size there are as many as a logarithm says."""
+    index = BiSort(1 << 12)
+    insert_all(index, [np.arange(16) + 16 * number for number in range(batches)])
+    wanted = Probes(np.array([INT64.min]), np.array([INT64.max]), np.zeros(1, np.int32))
+    runs = list(index.probe(wanted))
+    assert count_matches(runs) == 16 * batches
+    assert len(runs) <= np.log2(batches) / 2 + 1

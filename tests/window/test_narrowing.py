@@ -12,7 +12,7 @@ import pytest
 import oracle
 import watersmeet as wm
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.window import stream_window
+from watersmeet.window import batch, stream_window
 
 SEED = 20
 ON = (
@@ -81,3 +81,15 @@ def test_keys_leave_the_residual_little_more_than_the_pairs(monkeypatch: pytest.
     narrowed, checked = checked, 0
     assert sum(found(given).values()) == pairs
     assert checked > 2 * narrowed
+
+
+@pytest.mark.parametrize("structure", ["hash", "bi_sort", "rap_table", "wib_tree"])
+def test_equalities_whose_hashes_meet(monkeypatch: pytest.MonkeyPatch, structure: Any) -> None:
+    """Several equalities are looked up by one hash; rows that share it, and nothing else, are no pairs."""
+    monkeypatch.setattr(batch, "group_keys", lambda keys: np.zeros(len(keys[0]), np.int64))
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("x", pa.int64())])
+    on = wm.equal("a") & wm.equal("b") & wm.band("x", "x", 100)
+    join = wm.StreamJoin(left=schema, right=schema, on=on, window=wm.count_window(99), structure=structure)
+    rows = pa.table({"a": [1, 1, 2, 2], "b": [1, 2, 1, 2], "x": [1, 2, 3, 4]}, schema=schema)
+    pairs = join.push(left=rows, right=rows)
+    assert sorted(pairs["left_x"].to_pylist()) == sorted(pairs["right_x"].to_pylist()) == [1, 2, 3, 4]
