@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,8 +30,9 @@ from watersmeet.engine.intake import Streams, pair_streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
+from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.cores import core_ids
-from watersmeet.spark.envelope import Routes, arranger, packer, unpacker
+from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
 from watersmeet.spark.identity import pair_identity
 from watersmeet.spark.multiway import processor as multiway
 from watersmeet.spark.multiway.identity import multi_identity
@@ -45,6 +47,15 @@ from watersmeet.spec.window import windows_of
 from watersmeet.window.plan import plan_join
 
 MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
+TYPES = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "array<bigint>": pa.list_(pa.int64()),
+}
+"""Arrow types of the columns that operators hand to Spark, by their names in SQL."""
 Cells = dict[Any, dict[tuple[str, Any], tuple[Any, ...]]]
 """Values of the state by grouping key, then by the state's name and, in a map, the map's key."""
 
@@ -142,10 +153,11 @@ class Query:
         if self.ts is None:
             sent = _sent(tasks, lambda stream: arranger(self.streams, stream, self.ids[0]), order)
             numbering = Sequencer(self.streams, self.routes, self.ids)
-            sent = _by_key(self._turns(numbering, self.checkpoint.numbered, sent), order)
+            sent = _by_key(map(_as_envelopes, self._turns(numbering, self.checkpoint.numbered, sent)), order)
         else:
             sent = _sent(tasks, lambda stream: packer(self.streams, stream, self.routes, self.ids), order)
-        frames = list(self._turns(self.core(), self.checkpoint.joined, sent, self.checkpoint.timers))
+        turns = self._turns(self.core(), self.checkpoint.joined, sent, self.checkpoint.timers)
+        frames = list(map(_as_output, turns))
         self.metrics.append([record for frame in frames for record in frame.to_dict("records") if record["core"] >= 0])
         if self.ts is not None:
             self._advance(tables)
@@ -186,6 +198,17 @@ class Query:
         if len(largest) == len(self.streams.schemas):
             reached = (min(largest.values()) - self.lateness // timedelta(microseconds=1)) // 1000
             self.checkpoint.watermark = max(self.checkpoint.watermark, reached)
+
+
+def _taken(ddl: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame that PySpark can turn into rows of its operator's schema; raise for one that it cannot."""
+    for column in ddl.split(", "):
+        name, kind = column.split()
+        pa.Array.from_pandas(frame[name], type=TYPES[kind])
+    return frame
+
+
+_as_envelopes, _as_output = partial(_taken, ENVELOPE), partial(_taken, OUTPUT)
 
 
 def replayed(files: Checkpoint, before: Checkpoint, after: Checkpoint) -> Checkpoint:

@@ -133,3 +133,40 @@ def test_folders_for_routing_tables_are_plain_ones(spark: SparkSession, setting:
         spark.conf.unset(setting)
     assert (found is not None) == is_used
     assert found is None or found.startswith("/a/b")
+
+
+ZONE = "America/New_York"
+LEFT = "timestamp_ltz '2024-03-09 22:00:00' t, date '2024-03-09' d, timestamp_ntz '2024-03-09 22:00:00' n, 'x' s"
+RIGHT = "timestamp '2024-03-09 00:00:00' midnight, timestamp '2024-03-09 22:00:00' u, timestamp '2024-03-10 22:00:00' v"
+
+
+@pytest.mark.parametrize(
+    ("on", "by_zone"),
+    [
+        ("CAST(left.t AS date) = left.d AND left.t = right.u", True),
+        ("left.d = right.midnight", True),
+        ("left.n = right.u", True),
+        ("left.t = right.u AND left.t = TIMESTAMP '2024-03-09 22:00:00'", True),
+        ("left.t = right.v - INTERVAL 1 DAY", True),  # that day has 23 hours
+        ("left.t = right.u", False),
+        ("left.t = right.v - INTERVAL 23 HOURS", False),
+        ("left.d = CAST(left.n AS date) AND left.t = right.u", False),
+        ("left.t <=> right.u AND left.d = DATE '2024-03-09'", False),
+    ],
+)
+def test_another_time_zone_than_utc(spark: SparkSession, on: str, by_zone: bool) -> None:
+    """What Spark computes by the session's zone is refused; the join gave other pairs. All of these hold in Spark."""
+    window = wm.count_window(9)
+    spark.conf.set("spark.sql.session.timeZone", ZONE)
+    try:
+        left, right = spark.sql(f"SELECT {LEFT}"), spark.sql(f"SELECT {RIGHT}")
+        assert left.alias("left").join(right.alias("right"), F.expr(on)).count() == 1
+        if by_zone:
+            with pytest.raises(wm.SpecificationError, match="depends on the session's time zone, which is America"):
+                wm.join(left, right, on, window)
+            with pytest.raises(wm.SpecificationError, match="depends on the session's time zone"):
+                wm.multijoin({"left": left, "right": right}, on, window)
+        else:
+            assert wm.join(left, right, on, window).count() == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")

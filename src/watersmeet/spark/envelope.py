@@ -173,6 +173,8 @@ def _columns(pairs: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Reco
 def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
     rows, counts = whole.rows, whole.counts
+    if not rows.num_rows:
+        return
     for route in routes(stream, rows, routed):
         everything = np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}

@@ -16,7 +16,7 @@ from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, 
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing import PairRoutes, RoutingName, choose_routing
 from watersmeet.spark.schema import arrow_schema
-from watersmeet.spark.session import check_session, is_case_sensitive
+from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.sql import parse_predicate
@@ -94,6 +94,7 @@ def join(
         structure,
         case_sensitive=case_sensitive,
     )
+    check_time_zone(spark, plan.predicate, plan.schemas)
     result = result_schema(plan.schemas["left"], plan.schemas["right"], case_sensitive=case_sensitive)
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))

@@ -14,11 +14,17 @@ from pyspark.sql import SparkSession
 from watersmeet.spark.java import find_java
 from watersmeet.spark.workers import check_workers
 from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import Predicate
+from watersmeet.spec.typing import Schemas
+from watersmeet.spec.zones import comparison_by_zone
 
-__all__ = ["bytes_setting", "check_session", "is_case_sensitive", "session"]
+__all__ = ["bytes_setting", "check_session", "check_time_zone", "is_case_sensitive", "session"]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+UTC_NAMES: Final = frozenset(
+    {"UTC", "ETC/UTC", "UCT", "ETC/UCT", "GMT", "ETC/GMT", "ZULU", "Z", "+00:00", "GMT+0", "UTC+0"}
+)
 RECOMMENDED: Final = {
     PROVIDER: ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -76,6 +82,20 @@ def check_session(spark: SparkSession) -> None:
             )
         )
     check_workers(spark)
+
+
+def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas) -> None:
+    """Raise if the session's time zone would give the predicate another meaning than UTC, in which the join reckons."""
+    zone = spark.conf.get("spark.sql.session.timeZone", "") or ""
+    comparison = None if zone.upper() in UTC_NAMES else comparison_by_zone(predicate, schemas)
+    if comparison is not None:
+        raise SpecificationError(
+            explain_refusal(
+                f"{comparison} depends on the session's time zone, which is {zone}",
+                "in zones other than UTC timestamps compared with timestamps alone, at most hours and minutes apart",
+                'compute what is compared before the join, or set spark.sql.session.timeZone to "UTC"',
+            )
+        )
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:

@@ -16,7 +16,7 @@ from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOpti
 from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
 from watersmeet.spark.schema import arrow_schema
-from watersmeet.spark.session import check_session, is_case_sensitive
+from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
@@ -89,6 +89,7 @@ def multijoin(
         structure,
         case_sensitive=is_case_sensitive(spark),
     )
+    check_time_zone(spark, plan.predicate, plan.schemas)
     ids = ids_of(spark, cores)
     spread = choose_multi_routing(routing, plan, len(ids), largest)
     processor = MultiJoinProcessor(
