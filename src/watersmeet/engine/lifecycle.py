@@ -84,6 +84,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self._finished = False
         self._failed = False
+        self._gave_up = False
         self._lock = threading.RLock()
         self._turn: _Turn | None = None
         self._process = os.getpid()
@@ -97,6 +98,7 @@ class Lifecycle:
     @in_turn("close()")
     def _close(self) -> None:
         self._finished = True
+        self._gave_up = bool(self._under_way)
         self._under_way.clear()
         self._stop()
 
@@ -115,6 +117,14 @@ class Lifecycle:
     @in_turn("pushes()")
     def _next_portion(self) -> pa.Table | None:
         self._check_not_failed("pushes()")
+        if self._gave_up:
+            raise SpecificationError(
+                explain_refusal(
+                    "more of pushes() was asked for after close(), which gave up what was still to come",
+                    "asking until the iterator ends, or finish(), before close()",
+                    "take all tables first; a with statement closes the join at its end",
+                )
+            )
         if self._under_way:
             self._changing()
         table = self._next_under_way()

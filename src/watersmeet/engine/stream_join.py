@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -475,7 +476,8 @@ def check_cores(cores: object) -> None:
 def _check_batches(rows: object, seconds: object) -> None:
     if rows is not None:
         check_numbers(batch_rows=rows)
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0):
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < math.inf):  # type: ignore[operator]
         raise SpecificationError(
-            explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0", "leave batch_seconds out")
+            explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0 and finite", "leave batch_seconds out")
         )

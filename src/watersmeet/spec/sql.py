@@ -11,6 +11,7 @@ and nobody should have to know.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -48,6 +49,10 @@ from watersmeet.spec.typing import DECIMALS, MAX_DECIMAL_DIGITS, MAX_LITERAL_DIG
 
 __all__ = ["parse_predicate"]
 
+DATE_TEXT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+TIMESTAMP_TEXT: Final = re.compile(
+    DATE_TEXT.pattern + r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
 LONGEST_TEXT: Final = 1 << 20
 DEEPEST_TEXT: Final = 40
 """Levels of brackets and signs: the parser needs a score of Python's thousand for each."""
@@ -229,7 +234,10 @@ class _Reader:
         if (operator := ARITHMETIC.get(type(node))) is not None:
             return _folded(Arithmetic(operator, self.value(node.this), self.value(node.expression)))
         if (function := FUNCTIONS.get(type(node))) is not None:
-            return Call(function, tuple(self.value(argument) for argument in (node.this, *node.expressions)))
+            arguments = tuple(self.value(argument) for argument in (node.this, *node.expressions))
+            if function != "abs" and len(arguments) == 1:
+                raise self.refuse(node, "has one argument", f"give {function.upper()} two or more")
+            return Call(function, arguments)
         raise self.refuse(node, "is not supported")
 
     def column(self, node: exp.Column) -> Column:
@@ -369,7 +377,7 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
     """Return ``constant`` cast to ``target``, or None when the cast is left to the evaluator."""
     value = constant.value
     folds: dict[tuple[str, str], Callable[[], Constant]] = {
-        ("string", "date"): lambda: Constant(date.fromisoformat(str(value)), "date"),
+        ("string", "date"): lambda: Constant(_date(str(value)), "date"),
         ("string", "timestamp"): lambda: Constant(_utc(str(value)), "timestamp"),
         ("string", "timestamp_ntz"): lambda: Constant(_utc(str(value)), "timestamp"),
     }
@@ -398,7 +406,18 @@ def _cast_constant(constant: Constant, target: str) -> Constant | None:
     return None
 
 
+def _date(text: str) -> date:
+    """Return the day ``text`` names, in the one form of ISO 8601 that Spark reads too."""
+    if DATE_TEXT.fullmatch(text) is None:
+        message = f"{text!r} is not of the form yyyy-mm-dd"
+        raise ValueError(message)
+    return date.fromisoformat(text)
+
+
 def _utc(text: str) -> datetime:
     """Return the moment ``text`` names; without a zone it is taken as UTC."""
+    if TIMESTAMP_TEXT.fullmatch(text) is None:
+        message = f"{text!r} is not of the form yyyy-mm-dd hh:mm:ss"
+        raise ValueError(message)
     moment = datetime.fromisoformat(text)
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
