@@ -89,7 +89,9 @@ def arrivals_of_later_rows(pushes: list[Push], pairs: list[tuple[int, int]], *, 
     return [max(moments[0][left], moments[1][right]) for left, right in pairs]
 
 
-@pytest.mark.parametrize("what_next", ["push", "pushes", "finish", "snapshot", "same iterator"])
+@pytest.mark.parametrize(
+    "what_next", ["push", "pushes", "finish", "snapshot", "same iterator", "snapshot, same iterator"]
+)
 @pytest.mark.parametrize("order", [None, "inner"])
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_oracle_what_an_iterator_was_not_asked_for_is_owed(topology: str, order: Any, what_next: str) -> None:
@@ -111,6 +113,9 @@ def test_oracle_what_an_iterator_was_not_asked_for_is_owed(topology: str, order:
                     saved = join.snapshot()
                     join.close()
                     join = wm.StreamJoin.restore(saved)
+                case "snapshot, same iterator":
+                    join.snapshot()
+                    found += bounded(portions)
                 case "same iterator":
                     _ = join.metrics, join.explain()
                     found += bounded(portions)

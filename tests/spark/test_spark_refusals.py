@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
@@ -111,6 +113,10 @@ def test_arguments_of_the_wrong_kind(spark: SparkSession) -> None:
         wm.multijoin({"a": frame, "b": frame}, 5, window)  # type: ignore[arg-type]
     with pytest.raises(wm.SpecificationError, match="window=None"):
         wm.multijoin({"a": frame, "b": frame}, "a.k = b.k", None)  # type: ignore[arg-type]
+    with pytest.raises(wm.SpecificationError, match="right is a pandas DataFrame"):
+        wm.join(frame, pd.DataFrame({"k": [1]}), wm.equal("k"), window)
+    with pytest.raises(wm.SpecificationError, match="a is a pyarrow Table"):
+        wm.multijoin({"a": pa.table({"k": [1]}), "b": frame}, "a.k = b.k", window)
     with pytest.raises(wm.SpecificationError, match="cores='4'"):
         wm.join(frame, frame, wm.equal("k"), window, cores="4")  # type: ignore[arg-type]
 

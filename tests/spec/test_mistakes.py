@@ -34,6 +34,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "width of 77 digits": (lambda: wm.band("x", "y", 10**76), "at most 76 digits"),
     "decimal of 77 digits": (lambda: wm.band("x", "y", Decimal("1e-77")), "at most 76 digits"),
     "width is no number": (lambda: wm.band("x", "y", [5]), "a band of width"),  # type: ignore[arg-type]
+    "width as text": (lambda: wm.band("x", "y", "5"), "a band of width '5'"),
+    "names as a list": (lambda: join(on=["x", "y"]), 'wm.equal("x") & wm.equal("y")'),
+    "a name alone": (lambda: join(on="x"), "left.x = right.x"),
+    "a file's name restored": (lambda: wm.StreamJoin.restore("join.bin"), "read_bytes()"),  # type: ignore[arg-type]
     "number for a name": (lambda: wm.equal("x", 5), "5 where the name"),  # type: ignore[arg-type]
     "number for a band's name": (lambda: wm.band(5, "x", 1), "5 where the name"),  # type: ignore[arg-type]
     "no name": (lambda: wm.less(""), "'' where the name"),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -246,10 +247,19 @@ class Intake:
         return LateRowError(
             explain_refusal(
                 f'{count} row(s) of the {side} stream are behind the watermark, and late="error"',
-                f"rows at or after the watermark ({self.progress.watermark}, in the units of the timestamps)",
+                f"rows at or after the watermark, {self._moment(self.progress.watermark)}",
                 'give the window a longer lateness, or late="drop" to leave such rows out and count them',
             )
         )
+
+    def _moment(self, watermark: int | None) -> str:
+        """Return a moment in words: in UTC, where Python has it, else as a number."""
+        assert watermark is not None, "before there is one, no row is late"
+        microseconds = watermark // 10 ** (self.streams.time_scale - MICRO_SCALE)
+        try:
+            return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)}"
+        except OverflowError:
+            return f"{microseconds} microseconds since 1970"
 
     # --- both -------------------------------------------------------------------------------------------------------
 

@@ -125,12 +125,16 @@ class Lifecycle:
                     "take all tables first; a with statement closes the join at its end",
                 )
             )
+        self._take_owed()
         if self._under_way:
             self._changing()
         table = self._next_under_way()
         if table is not None:
             self._count(table.num_rows)
         return table
+
+    def _take_owed(self) -> None:
+        """Put what is owed under way: a snapshot has found it, and nobody has been given it."""
 
     def _count(self, results: int) -> None:
         """Count results that are handed over."""

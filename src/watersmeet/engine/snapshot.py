@@ -159,7 +159,13 @@ def write_sections(magic: bytes, version: int, sections: list[bytes]) -> bytes:
 def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple[int, list[bytes]]:
     """Check version and digest; return the version, and the sections that :func:`write_sections` was given."""
     if not isinstance(blob, bytes | bytearray | memoryview):
-        raise refuse_damaged(f"it is a {type(blob).__name__}")
+        raise SnapshotError(
+            explain_refusal(
+                f"restore() was given a {type(blob).__name__}",
+                "the bytes that snapshot() returned",
+                "read a file that holds them with pathlib.Path(…).read_bytes()",
+            )
+        )
     blob = bytes(blob)
     if len(blob) < HEADER.size:
         raise refuse_damaged(f"it has {len(blob)} bytes, fewer than its header")

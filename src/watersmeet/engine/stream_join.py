@@ -55,18 +55,24 @@ ALLOWED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JoinMetrics:
-    """What a join has done so far. Late rows and rows with a null timestamp or key were not joined."""
+    """What a join has done so far."""
 
     left_rows: int
+    """Rows that were pushed, those that were left out included."""
     right_rows: int
     pairs: int
+    """Pairs that were handed to the caller."""
     left_late: int
+    """Rows behind the watermark when they were pushed: they were not joined."""
     right_late: int
     left_null: int
+    """Rows that can match nothing for a null, in the timestamp or in what is compared: they were not joined."""
     right_null: int
     left_window_rows: int
+    """Rows held now; some may have expired."""
     right_window_rows: int
     window_bytes: int
+    """Of both windows, indexes included."""
     watermark: int | None
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began."""
 
@@ -210,8 +216,9 @@ class StreamJoin(Lifecycle):
 
         A table has at most 1,048,576 rows, or about 64 MB of longer ones, however many pairs there are; together they
         are what ``push`` returns, in the same ``order``. The rows are taken at once, or refused; pairs are found when
-        the iterator is asked for them. Whatever it has not been asked for is not lost: it comes with the next ``push``
-        or ``finish``, or from the next iterator, and a ``snapshot`` holds it.
+        the iterator is asked for them. Whatever it has not been asked for is not lost: the next ``push`` or ``finish``
+        returns it, or the next iterator does, and this one then ends. A ``snapshot`` finds and holds all of it, which
+        may be much, and the iterator goes on.
 
         With ``kang`` and ``panjoin`` a table is all that is held beside the windows, or the pairs of one row where
         those are more; pairs are found in the caller's thread. The other topologies join some rows at a time and hold
@@ -226,10 +233,13 @@ class StreamJoin(Lifecycle):
         accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
         self._changing()
         self._intake.progress = accepted.progress
+        self._take_owed()
+        self._under_way.append(self._in_portions(accepted.slices))
+
+    def _take_owed(self) -> None:
         if self._owed.num_rows:
             self._under_way.append(bounded_tables([self._owed]))
             self._owed = self._nothing
-        self._under_way.append(self._in_portions(accepted.slices))
 
     def _in_portions(self, parts: Iterator[Slice]) -> Iterator[pa.Table]:
         """Yield the pairs of some rows as the caller sees them, in tables of bounded size."""
@@ -438,7 +448,7 @@ def check_join(on: object, window: object, kinds: tuple[type, ...]) -> None:
     if not isinstance(on, str | Predicate):
         raise SpecificationError(
             explain_refusal(
-                f"on={type(on).__name__}", "a predicate or Spark SQL text", 'give for example on=wm.equal("key")'
+                f"on={type(on).__name__}", "a predicate or Spark SQL text", f"give for example {_example(on)}"
             )
         )
     if isinstance(on, Predicate):
@@ -452,6 +462,12 @@ def check_join(on: object, window: object, kinds: tuple[type, ...]) -> None:
                 'give for example window=wm.time_window("10 minutes", ts="ts")',
             )
         )
+
+
+def _example(on: object) -> str:
+    """Return a predicate that may be what was meant."""
+    names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
+    return "on=" + " & ".join(f'wm.equal("{name}")' for name in names) + ', or on="left.x < right.y"'
 
 
 def check_numbers(**given: object) -> None:

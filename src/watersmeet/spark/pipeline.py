@@ -178,6 +178,15 @@ def check_options(late: str, cores: int | None) -> None:
 
 def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
     """Return the session of DataFrames that are all streaming, or all batch."""
+    for stream, frame in frames.items():
+        if not isinstance(frame, DataFrame):
+            raise SpecificationError(
+                explain_refusal(
+                    f"{stream} is a {type(frame).__module__.partition('.')[0]} {type(frame).__name__}",
+                    "a Spark DataFrame, streaming or batch",
+                    "make it one with spark.createDataFrame(…), or join tables in this process with wm.StreamJoin",
+                )
+            )
     modes = {stream: "streaming" if frame.isStreaming else "batch" for stream, frame in frames.items()}
     if len(set(modes.values())) > 1:
         raise SpecificationError(

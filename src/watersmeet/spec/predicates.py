@@ -131,16 +131,24 @@ def _reach(width: Width) -> Constant:
             return Constant(width, "decimal")
         case timedelta():
             return Constant(width, "interval")
-        case str():
+        case str() if not _is_number(width):
             return Constant(parse_duration(width), "interval")
     raise SpecificationError(
         explain_refusal(
             f"a band of width {width!r}",
             f"a finite int, float or Decimal of at most {MAX_LITERAL_DIGITS} digits; "
             'for timestamps a timedelta or interval text such as "10 seconds"',
-            "give the distance between the two columns that still counts as a match",
+            "give the distance between the two columns that still counts as a match, a number without quotes",
         )
     )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fits(width: Decimal) -> bool:

@@ -248,7 +248,10 @@ class _Reader:
         side = next((side for side in self.sides if side.lower() == node.table.lower()), None)
         if node.args.get("db") or side is None:
             names = " or ".join(f"{side}.{node.name}" for side in self.sides)
-            raise self.refuse(node, "does not name a stream", f"write {names}")
+            equality = (
+                f"; to compare it for equality write {' = '.join(f'{side}.{node.name}' for side in self.sides[:2])}"
+            )
+            raise self.refuse(node, "does not name a stream", f"write {names}{equality if node.parent is None else ''}")
         return Column(side, node.name)
 
     def constant(self, node: exp.Expr) -> Constant:

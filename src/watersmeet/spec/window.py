@@ -155,7 +155,10 @@ def time_window(
         Timestamp column of both streams; or give ``left_ts`` and ``right_ts``. For many streams one name, or a mapping
         from each stream's name to its own.
     lateness
-        How far a row's timestamp may lie behind the watermark's leading edge before the row counts as late.
+        How much older than the newest row of the slower stream a row may be. The watermark is that newest timestamp
+        less the lateness, as of the push before (on Spark: the micro-batch before), so inside one push the order does
+        not matter, and one stream may run ahead of the other. Rows behind the watermark are late: they are left out and
+        counted, or refused with ``late="error"``. More lateness means more rows kept.
 
     Examples
     --------

@@ -139,7 +139,8 @@ def check_time_column(column: Column, schemas: Schemas) -> int:
             explain_refusal(
                 f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
                 "timestamps, of any unit, with or without a zone",
-                f'cast {column.name}, for example to pyarrow.timestamp("us"), or use count_window',
+                f'cast {column.name} before the join, to pyarrow.timestamp("us") or on Spark .cast("timestamp"), '
+                "or use count_window",
             )
         )
     return its_type.scale
