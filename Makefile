@@ -20,7 +20,7 @@ demo: $(READY) ## See a stream join at work on a local Spark
 	@$(BIN)/watersmeet demo
 
 test: $(READY) ## Run the fast tests
-	@$(BIN)/pytest --timeout=1200
+	@$(BIN)/pytest --timeout=1200 -n 2 --dist worksteal
 
 test-long: $(READY) ## Run what `make test` leaves out: long tests, and property tests with many more examples
 	@WATERSMEET_HYPOTHESIS_PROFILE=long $(BIN)/pytest --timeout=3000 -m "long or hypothesis"

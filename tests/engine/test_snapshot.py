@@ -195,5 +195,5 @@ def test_what_is_asked_for_is_not_blamed_on_the_snapshot() -> None:
     for asked in ({"topology": "ring"}, {"cores": 0}, {"cores": 10**6}, {"topology": "handshake"}):
         with pytest.raises(wm.SpecificationError):
             wm.StreamJoin.restore(ordered, **asked)
-    with pytest.raises(wm.SnapshotError, match="it is a str"):
+    with pytest.raises(wm.SnapshotError, match="was given a str"):
         wm.StreamJoin.restore("snapshot")  # type: ignore[arg-type]

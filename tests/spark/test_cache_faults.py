@@ -100,6 +100,7 @@ def _put_a_file_in_its_place(spark: SparkSession) -> None:
 DAMAGES = [_remove, _overwrite, _overwrite_the_last_word, _truncate, _empty, _put_a_file_in_its_place]
 
 
+@pytest.mark.long
 def test_cache_damaged_in_every_way(spark: SparkSession, folder_of: Streams, tmp_path: Path, truth: Pairs) -> None:
     """Two micro-batches a start, then damage; the workers stay and remember files that have changed since."""
     runs = []

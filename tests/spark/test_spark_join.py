@@ -240,7 +240,7 @@ def test_versions_that_do_not_work_are_refused(
         check_session(spark)
 
 
-@pytest.mark.parametrize("symbol", ["ibm", "bac"])
+@pytest.mark.parametrize("symbol", ["ibm", pytest.param("bac", marks=pytest.mark.long)])
 def test_real_ticks_equal_spark_sql(
     spark: SparkSession, folder_of: Streams, shared_data: Path, tmp_path: Path, symbol: str
 ) -> None:

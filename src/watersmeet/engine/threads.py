@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -112,6 +113,17 @@ class Inbox(Generic[Message]):
         self._emptied.notify_all()
 
 
+def _join(thread: threading.Thread) -> None:
+    """Wait until a thread is gone, also one whose start was interrupted: it runs, but has not said so yet."""
+    while True:
+        try:
+            thread.join()
+        except RuntimeError:
+            time.sleep(0.001)
+        else:
+            return
+
+
 class Crew:
     """Some threads, their messages under way and their first error."""
 
@@ -175,7 +187,7 @@ class Crew:
             self._stop()
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
-                thread.join()
+                _join(thread)
 
     def _work(self, name: str, inbox: Inbox[Message], handle: Callable[[int, Message], None]) -> None:
         try:
