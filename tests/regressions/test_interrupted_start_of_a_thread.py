@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from watersmeet.engine.threads import Crew
+from watersmeet.engine.threads import Crew, Inbox
 
 
 def test_a_thread_that_has_not_said_yet_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     crew = Crew()
-    inbox = crew.hire("worker", lambda lane, message: None)
+    inbox: Inbox[str] = crew.hire("worker", lambda *_: None)
     inbox.put("first")
     crew.wait_until_quiet()
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "worker")
