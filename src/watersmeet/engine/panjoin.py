@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
+from watersmeet.engine.result import gather_probing, gather_stored
 from watersmeet.engine.threads import Crew
 from watersmeet.engine.topology import Layout
 from watersmeet.engine.whole_windows import WholeWindows
@@ -94,7 +94,7 @@ class _Stretch:
     def pairs(self, layout: Layout) -> list[pa.Table]:
         if not self.matches:
             return []
-        return [layout.shown(table_of_pairs(self.probing.side, self.own, self.stored, layout.schema))]
+        return [layout.table(self.probing.side, self.own, self.stored)]
 
 
 class _Round:

@@ -15,7 +15,7 @@ The contract, for all topologies:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.result import gather_pairs
+from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import JoinPlan
@@ -48,18 +49,16 @@ class Layout:
     block_rows: int = 256
     """Rows in one message between threads."""
     order: Order | None = None
-    observe: Callable[[pa.Table], None] | None = None
-    """Is shown all pairs as soon as they are a table, in the thread that makes it: panjoin's, when its push is done."""
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found as a table; none when it found none."""
-        return [self.shown(gather_pairs(probing, matches, self.schema))] if matches else []
+        if not matches:
+            return []
+        return [self.table(probing.side, gather_probing(probing, matches), gather_stored(matches))]
 
-    def shown(self, pairs: pa.Table) -> pa.Table:
-        """Return pairs when whoever observes them has seen them."""
-        if self.observe is not None:
-            self.observe(pairs)
-        return pairs
+    def table(self, probing: Side, own: Columns, stored: Columns) -> pa.Table:
+        """Return pairs as a table, in the thread that has gathered their columns; ``probing`` is the batch's side."""
+        return table_of_pairs(probing, own, stored, self.schema)
 
 
 class Topology(Protocol):
