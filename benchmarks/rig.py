@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from watersmeet import count_window, time_window
 from watersmeet.columns.gather import Columns
-from watersmeet.engine.blocks import blocks_of, share_of
 from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.stream_join import TOPOLOGIES, TopologyName
-from watersmeet.engine.topology import Layout, Order, Topology
+from watersmeet.engine.topologies import TOPOLOGIES, TopologyName
+from watersmeet.engine.topologies.blocks import blocks_of, share_of
+from watersmeet.engine.topologies.contract import Layout, Order, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.subwindow.choose import Structure
@@ -117,7 +117,7 @@ class Rig:
         window = count_window(self.window) if self.apart is None else by_time
         self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(ON), window, self.structure)
         self.intake = PairIntake(self.plan, fail_on_late=False)
-        self.numbering = Numbering() if self.order is not None or self.topology == "handshake" else None
+        self.numbering = Numbering() if self.order is not None or TOPOLOGIES[self.topology].meets_later else None
         schema = result_schema(schemas["left"], schemas["right"])
         if self.numbering is not None:
             schema = numbered_schema(schemas["left"], schemas["right"], schema)
@@ -141,7 +141,7 @@ class Rig:
         for side in OTHER_SIDE:
             (whole,) = rows[side].combine_chunks().to_batches()
             sequence = np.arange(self.window) if self.apart is None else None
-            if self.topology == "handshake":
+            if TOPOLOGIES[self.topology].meets_later:
                 assert self.numbering is not None
                 self.engine.load(side, *self.numbering.restore(side, (whole, sequence)))
             else:

@@ -10,8 +10,8 @@ from typing import Final
 from benchmarks.experiment import Context, Experiment
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table
 from benchmarks.rig import Rig
-from watersmeet.engine.splitjoin import Punctuation, SplitJoin
-from watersmeet.engine.topology import Layout, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.engine.topologies.splitjoin import Punctuation, SplitJoin
 
 __all__ = ["EXPERIMENT"]
 

@@ -62,10 +62,14 @@ class Layout:
 
 
 class Topology(Protocol):
-    """The contract of ``kang``, ``panjoin``, ``splitjoin``, ``handshake`` and ``low_latency_handshake``."""
+    """Every topology keeps it; see the module's header."""
 
     keeps_order: ClassVar[bool]
     """Whether ``push`` returns numbered rows in the order asked for; if not, the caller sorts."""
+    meets_later: ClassVar[bool] = False
+    """Whether rows go on meeting after their push, as they move: then they are always numbered, and have no order."""
+
+    def __init__(self, layout: Layout) -> None: ...
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Join rows that arrive together, let expire what can; return the pairs found."""

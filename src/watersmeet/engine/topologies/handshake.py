@@ -41,11 +41,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.blocks import blocks_of, joined_blocks, last_place
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topology import Layout, SavedSegment, Topology
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, last_place
+from watersmeet.engine.topologies.contract import Layout, SavedSegment, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import Extent
@@ -261,6 +261,7 @@ class Handshake(Topology):
     """The chain, and the caller as source of both streams."""
 
     keeps_order: ClassVar[bool] = False
+    meets_later: ClassVar[bool] = True
     core_class: ClassVar[type[HandshakeCore]] = HandshakeCore
 
     def __init__(self, layout: Layout, *, weights: Sequence[float] | None = None) -> None:

@@ -35,8 +35,9 @@ from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored
 from watersmeet.engine.threads import Crew
-from watersmeet.engine.topology import Layout
-from watersmeet.engine.whole_windows import WholeWindows
+from watersmeet.engine.topologies.contract import Layout
+from watersmeet.engine.topologies.whole_windows import WholeWindows
+from watersmeet.subwindow.choose import STRUCTURES
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -140,7 +141,8 @@ class PanJoin(WholeWindows):
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
-        self._scans = scans = layout.plan.structure == "scan"
+        wanted = layout.plan.structure
+        self._scans = scans = wanted != "auto" and STRUCTURES[wanted].scans
         verifies = layout.plan.residual is not None
         self._least_probes = 1 if scans else LEAST_PROBES
         self._least_stretch = self._least_probes if scans or verifies else LEAST_STRETCH

@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.blocks import cut_batch
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.result import pairs_at_once
-from watersmeet.engine.topology import Layout, Order, Topology
+from watersmeet.engine.topologies.contract import Layout, Order, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -150,7 +149,7 @@ class WholeWindows(Topology):
 def _from_to(batch: KeyedBatch, first: int, last: int) -> KeyedBatch:
     """Return the rows of a batch that have the numbers from ``first`` to ``last``."""
     begin, end = np.searchsorted(numbers_of(batch.rows), (first, last + 1))
-    return cut_batch(batch, int(begin), int(end))
+    return batch.slice(int(begin), int(end))
 
 
 def _split(matches: list[Match], at: int) -> tuple[list[Match], list[Match]]:

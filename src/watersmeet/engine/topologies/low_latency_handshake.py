@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.blocks import blocks_of, joined_blocks, share_of
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topology import Layout, Topology
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, share_of
+from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE

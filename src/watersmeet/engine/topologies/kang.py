@@ -12,7 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.whole_windows import WholeWindows
+from watersmeet.engine.topologies.whole_windows import WholeWindows
 
 __all__ = ["Kang"]
 
