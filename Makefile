@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-all check lint types imports
 .PHONY: soak mutants coverage
-.PHONY: bench bench-engine bench-multiway bench-cluster bench-spark format clean
+.PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,20 +57,22 @@ types: $(READY) ## Check types (mypy --strict), of the tests too
 imports: $(READY) ## Check who imports whom (import-linter)
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY) ## Measure the kernels
-	@$(BIN)/watersmeet bench kernels
+BENCH = @$(BIN)/python -m benchmarks $(1) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+bench-kernels: $(READY) ## Measure structures and the in-process join against peers (ONLY="push memory" QUICK=1, as all bench-…)
+	$(call BENCH,kernels)
 
 bench-engine: $(READY) ## Measure the topologies on all cores
-	@$(BIN)/watersmeet bench engine
-
-bench-cluster: $(READY) ## Measure balance on many machines, in a model
-	@$(BIN)/watersmeet bench cluster
+	$(call BENCH,engine)
 
 bench-multiway: $(READY) ## Measure joins of many streams
-	@$(BIN)/watersmeet bench multiway
+	$(call BENCH,multiway)
+
+bench-cluster: $(READY) ## Measure balance on many machines, in a model
+	$(call BENCH,cluster)
 
 bench-spark: $(READY) ## Measure the join on Spark
-	@$(BIN)/watersmeet bench spark
+	$(call BENCH,spark)
 
 format: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff format .
@@ -86,5 +88,5 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "watersmeet needs Python 3.11 or newer, $(PYTHON) is older or missing: name another, e.g. make PYTHON=python3.12 test" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --editable '.[dev,bench,connect,java]'
+	@$(BIN)/pip install --quiet --editable '.[dev,connect,java]'
 	@touch $@

@@ -28,12 +28,12 @@ import pyarrow.parquet as pq
 
 import oracle
 import watersmeet as wm
+from benchmarks.standalone_cluster import StandaloneCluster
 from drivers import Driver, Drivers, kill_workers
 from query_program import Job
 from soak.drawing import SECOND, Dice, Stream, draw_predicate, draw_streams, table_of
 from soak.record import Record
 from streams import write_files
-from watersmeet.cli.bench.standalone_cluster import StandaloneCluster
 
 __all__ = ["soak_queries"]
 

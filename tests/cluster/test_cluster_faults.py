@@ -23,13 +23,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from benchmarks.models.cluster import b_model
+from benchmarks.standalone_cluster import StandaloneCluster
 from drivers import Driver, Drivers
 from query_program import Job
 from streams import Pairs, begin_query, write_files
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import Generation, first_generation
-from watersmeet.cli.bench.cluster import b_model
-from watersmeet.cli.bench.standalone_cluster import StandaloneCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 

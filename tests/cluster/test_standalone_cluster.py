@@ -13,7 +13,7 @@ import pytest
 STARTER = """
 import sys
 from pathlib import Path
-from watersmeet.cli.bench.standalone_cluster import StandaloneCluster
+from benchmarks.standalone_cluster import StandaloneCluster
 
 cluster = StandaloneCluster(Path(sys.argv[1]))
 cluster.add_worker()

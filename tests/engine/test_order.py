@@ -17,8 +17,8 @@ import watersmeet as wm
 from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema, pair_numbers
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.splitjoin import Punctuation, SplitJoin
-from watersmeet.engine.topology import Layout
+from watersmeet.engine.topologies.contract import Layout
+from watersmeet.engine.topologies.splitjoin import Punctuation, SplitJoin
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.plan import plan_join
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from topologies import PREDICATES, WINDOWS, disturbed, expected, join_of, run, stream, threads_left
 
-from watersmeet.engine import handshake, low_latency, splitjoin
+from watersmeet.engine.topologies import handshake, low_latency_handshake, splitjoin
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
@@ -108,23 +108,23 @@ def test_blocks_that_cross_must_not_both_find_each_other(monkeypatch: pytest.Mon
     assert extra > 0
 
 
-class WithoutFreshTupleRule(low_latency.LowLatencyCore):
+class WithoutFreshTupleRule(low_latency_handshake.LowLatencyCore):
     """Lets every left row, not only those at home, look into the fresh right rows that have passed."""
 
-    def handle(self, lane: int, message: low_latency.Message) -> None:
-        if isinstance(message, low_latency.Fresh) and message.batch.side == "left":
+    def handle(self, lane: int, message: low_latency_handshake.Message) -> None:
+        if isinstance(message, low_latency_handshake.Fresh) and message.batch.side == "left":
             self.found += self._layout.gather(message.batch, list(self._passed.probe(message.batch)))
         super().handle(lane, message)
 
 
 def test_low_latency_handshake_without_the_fresh_tuple_rule_finds_pairs_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(low_latency.LowLatencyHandshake, "core_class", WithoutFreshTupleRule)
+    monkeypatch.setattr(low_latency_handshake.LowLatencyHandshake, "core_class", WithoutFreshTupleRule)
     missed, extra = differences("low_latency_handshake")
     assert missed == 0
     assert extra > 0
 
 
-class WithoutRememberingPassed(low_latency.LowLatencyCore):
+class WithoutRememberingPassed(low_latency_handshake.LowLatencyCore):
     """Does not let left rows look into the right rows that passed before them."""
 
     def _meet_passed(self, home: KeyedBatch) -> list[Match]:
@@ -133,7 +133,7 @@ class WithoutRememberingPassed(low_latency.LowLatencyCore):
 
 
 def test_low_latency_handshake_without_the_rows_that_passed_misses_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(low_latency.LowLatencyHandshake, "core_class", WithoutRememberingPassed)
+    monkeypatch.setattr(low_latency_handshake.LowLatencyHandshake, "core_class", WithoutRememberingPassed)
     missed, extra = differences("low_latency_handshake")
     assert missed > 0
     assert extra == 0

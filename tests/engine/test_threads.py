@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.engine.blocks import blocks_of, joined_blocks
 from watersmeet.engine.threads import Crew
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import plan_join

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,10 @@ from topologies import (
 
 import watersmeet as wm
 from strategies import STRUCTURES
-from watersmeet.engine.handshake import Handshake
-from watersmeet.engine.splitjoin import SplitJoin
-from watersmeet.engine.stream_join import TOPOLOGIES as TOPOLOGY_CLASSES
+from watersmeet.engine.topologies import TOPOLOGIES as TOPOLOGY_CLASSES
+from watersmeet.engine.topologies.contract import Layout
+from watersmeet.engine.topologies.handshake import Handshake
+from watersmeet.engine.topologies.splitjoin import SplitJoin
 
 CORES, BLOCKS = range(1, 9), (1, 7, 128)
 EVERYTHING = list(itertools.product(STRUCTURES, WINDOWS, CORES, BLOCKS))
@@ -95,16 +96,25 @@ def test_oracle_disturbed_threads_hundreds_of_schedules(topology: str, window: s
 # --- shapes -----------------------------------------------------------------------------------------------------------
 
 
+def made_with(topology: Any, **options: Any) -> type:
+    """Return a topology that is made with options which a user cannot give."""
+
+    def make(self: Any, layout: Layout) -> None:
+        topology.__init__(self, layout, **options)
+
+    return type(topology.__name__, (topology,), {"__init__": make})
+
+
 @pytest.mark.parametrize("window", WINDOWS)
 def test_oracle_handshake_with_unequal_segments(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOPOLOGY_CLASSES, "handshake", partial(Handshake, weights=[1.0, 0.5, 6.0]))
+    monkeypatch.setitem(TOPOLOGY_CLASSES, "handshake", made_with(Handshake, weights=[1.0, 0.5, 6.0]))
     on, pushes = PREDICATES["band"], stream(seed=8, pushes=8, most_rows=20)
     join = join_of(on, WINDOWS[window], topology="handshake", cores=3, block_rows=1)
     assert run(join, pushes) == expected(on, WINDOWS[window], pushes)
 
 
 def test_handshake_spreads_rows_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOPOLOGY_CLASSES, "handshake", partial(Handshake, weights=[1.0, 2.0, 5.0]))
+    monkeypatch.setitem(TOPOLOGY_CLASSES, "handshake", made_with(Handshake, weights=[1.0, 2.0, 5.0]))
     number = np.arange(400)
     rows = pa.table({"id": number, "ts": number.astype("datetime64[us]"), "x": number, "k": number})
     with join_of("left.x = right.x", wm.count_window(80), topology="handshake", cores=3, block_rows=1) as join:
@@ -116,7 +126,7 @@ def test_handshake_spreads_rows_by_weight(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("cores", [5, 9])
 def test_oracle_splitjoin_with_a_deep_distribution_tree(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOPOLOGY_CLASSES, "splitjoin", partial(SplitJoin, fanout=2))
+    monkeypatch.setitem(TOPOLOGY_CLASSES, "splitjoin", made_with(SplitJoin, fanout=2))
     on, pushes = PREDICATES["band"], stream(seed=9, most_rows=20)
     join = join_of(on, WINDOWS["time"], topology="splitjoin", cores=cores, block_rows=3)
     join.push()

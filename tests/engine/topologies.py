@@ -98,11 +98,11 @@ def small_windows() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
         patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 8)
-        patch.setattr("watersmeet.engine.panjoin.LEAST_PROBES", 2)
-        patch.setattr("watersmeet.engine.panjoin.LEAST_STRETCH", 2)
-        patch.setattr("watersmeet.engine.panjoin.LONG_SCAN", 8)
-        patch.setattr("watersmeet.engine.handshake.SMALLEST_PIECE", 3)
-        patch.setattr("watersmeet.engine.low_latency.EPOCH_BLOCKS", 2)
+        patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_PROBES", 2)
+        patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_STRETCH", 2)
+        patch.setattr("watersmeet.engine.topologies.panjoin.LONG_SCAN", 8)
+        patch.setattr("watersmeet.engine.topologies.handshake.SMALLEST_PIECE", 3)
+        patch.setattr("watersmeet.engine.topologies.low_latency_handshake.EPOCH_BLOCKS", 2)
         yield
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.engine.handshake import Handshake
+from watersmeet.engine.topologies.handshake import Handshake
 
 ROWS = 64
 CORES = 8

@@ -20,7 +20,7 @@ def is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def load(name: str, *, needed_for: str, extra: str = "bench") -> ModuleType:
+def load(name: str, *, needed_for: str, extra: str) -> ModuleType:
     """Return an optional module, or raise with the command that installs it."""
     try:
         return importlib.import_module(name)

@@ -7,30 +7,33 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-from watersmeet.cli.bench.suite import SUITES, Options, Suite, run_suite
 from watersmeet.cli.demo.in_process import join_in_process
 from watersmeet.cli.demo.market import DEFAULT_ROWS
 from watersmeet.cli.demo.on_spark import join_on_spark
 from watersmeet.spec.errors import WatersmeetError
 
-__all__ = ["main"]
+__all__ = ["main", "run_command"]
 
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    return run_command(_parser(), arguments)
+
+
+def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
+    """Run the ``command`` that a parser's arguments choose; return its exit code."""
+    options = parser.parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
     except WatersmeetError as error:
-        print(f"watersmeet: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nwatersmeet: interrupted", file=sys.stderr)
+        print(f"\n{parser.prog}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output, `head` for one, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -57,35 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=1, help="seed of the generated rows (default: %(default)s)")
     demo.add_argument("--in-process", action="store_true", help="join in this process, without Spark")
     demo.set_defaults(command=_demo)
-
-    bench = commands.add_parser(
-        "bench",
-        help="measure, in one run with what it is compared to",
-        description="Runs the experiments of a suite. Each prints its tables and writes a JSON file and plots.",
-    )
-    suites = bench.add_subparsers(title="suites", metavar="SUITE", required=True)
-    for name, suite in SUITES.items():
-        _add_suite(suites.add_parser(name, help=suite.about, description=f"Measures {suite.about}."), name, suite)
     return parser
-
-
-def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:
-    parser.epilog = f"Experiments: {', '.join(suite.experiments)}."
-    parser.add_argument("--quick", action="store_true", help="much smaller sizes; goals are not judged")
-    parser.add_argument(
-        "--out", type=Path, default=Path("bench-results") / name, help="folder to write to (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=tuple(suite.experiments), help="run only these experiments"
-    )
-    if name == "kernels":
-        parser.add_argument(
-            "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
-        )
-    parser.set_defaults(
-        data=None,
-        command=lambda given: run_suite(suite, Options(given.quick, given.out, given.data), only=given.only),
-    )
 
 
 def _version() -> str:

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-import pyarrow as pa
-
 from watersmeet.engine.intake import Slice
-from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.batch import KeyedBatch
 
 __all__ = ["Collector"]
 
@@ -48,17 +45,6 @@ class Collector:
         waiting, self._waiting = self._waiting, []
         if len(waiting) <= 1:
             return waiting
-        left, right = _together([part.left for part in waiting]), _together([part.right for part in waiting])
+        left = KeyedBatch.concat([part.left for part in waiting])
+        right = KeyedBatch.concat([part.right for part in waiting])
         return [Slice(left, right, waiting[-1].expire_before)]
-
-
-def _together(batches: list[KeyedBatch]) -> KeyedBatch:
-    first = batches[0]
-    arrivals = [batch.arrival for batch in batches if batch.arrival is not None]
-    arrival = Arrival(
-        np.concatenate([arrival.sequence for arrival in arrivals] or [np.empty(0, np.int64)]),
-        np.concatenate([arrival.seen for arrival in arrivals] or [np.empty(0, np.int64)]),
-    )
-    table = pa.Table.from_batches([batch.rows for batch in batches]).unify_dictionaries().combine_chunks()
-    rows = table.to_batches()[0] if table.num_rows else first.rows
-    return KeyedBatch(first.plan, first.side, rows, arrival if arrivals else None)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.topology import Order, SavedSegment
+from watersmeet.engine.topologies.contract import Order, SavedSegment
 from watersmeet.spec.expression import Side
-from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.batch import KeyedBatch
 
 __all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_numbers", "sort_pairs", "without_numbers"]
 
@@ -47,16 +47,14 @@ class Numbering:
         return Slice(self._numbered(part.left), self._numbered(part.right), part.expire_before)
 
     def _numbered(self, batch: KeyedBatch) -> KeyedBatch:
-        rows, arrival = batch.rows, batch.arrival
-        if arrival is None:
+        if batch.arrival is None:
             numbers = self._take(len(batch))
         else:  # what came before a row, of both streams
-            numbers = arrival.sequence + arrival.seen
+            numbers = batch.arrival.sequence + batch.arrival.seen
             if np.any(numbers[1:] < numbers[:-1]):
                 order = np.argsort(numbers)
-                rows, numbers = rows.take(pa.array(order)), numbers[order]
-                arrival = Arrival(arrival.sequence[order], arrival.seen[order])
-        return KeyedBatch(batch.plan, batch.side, _with_numbers(batch.side, rows, numbers), arrival)
+                batch, numbers = batch.take(order), numbers[order]
+        return batch.with_rows(_with_numbers(batch.side, batch.rows, numbers))
 
     def restore(self, side: Side, saved: SavedSegment) -> SavedSegment:
         """Return saved rows with numbers that precede those of all rows to come and keep the rows' order."""
@@ -75,9 +73,7 @@ def _ascending(batch: KeyedBatch) -> KeyedBatch:
     numbers = numbers_of(batch.rows)
     if not np.any(numbers[1:] < numbers[:-1]):
         return batch
-    order = np.argsort(numbers)
-    keys = {axis: own[order] for axis, own in batch.keys.items()}
-    return KeyedBatch(batch.plan, batch.side, batch.rows.take(pa.array(order)), None, keys)
+    return batch.take(np.argsort(numbers))
 
 
 def _with_numbers(side: Side, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:

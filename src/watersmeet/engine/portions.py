@@ -2,8 +2,8 @@
 
 A table has at most ``contract.PAIRS_AT_ONCE`` rows, or as many as make ``result.BYTES_AT_ONCE`` where rows are long.
 
-*Windows in one piece* (``kang`` and ``panjoin``, see :mod:`watersmeet.engine.whole_windows`) are probed as results are
-asked for, so no more is held than a table, or the pairs of a single row where those are more.
+*Windows in one piece* (``kang`` and ``panjoin``, see :mod:`watersmeet.engine.topologies.whole_windows`) are probed as
+results are asked for, so no more is held than a table, or the pairs of a single row where those are more.
 
 *The other topologies* join a push in small slices, one after the other, and give the results of each. How small they
 are follows from what they give: the first is so small that it cannot give too much, then they grow while they give
@@ -18,10 +18,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from watersmeet.engine.blocks import blocks_in_order_of_arrival, cut_batch
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.topology import Order, Topology
-from watersmeet.engine.whole_windows import WholeWindows
+from watersmeet.engine.topologies.blocks import blocks_in_order_of_arrival
+from watersmeet.engine.topologies.contract import Order, Topology
+from watersmeet.engine.topologies.whole_windows import WholeWindows
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
@@ -53,7 +53,7 @@ def _in_small_slices(topology: Topology, part: Slice, order: Order | None) -> It
         while begin < len(turn):
             met = sum(window.rows for window in topology.windows(OTHER_SIDE[turn.side]))
             rows = max(1, rows, contract.PAIRS_AT_ONCE // max(1, met))
-            some = cut_batch(turn, begin, min(begin + rows, len(turn)))
+            some = turn.slice(begin, min(begin + rows, len(turn)))
             begin += len(some)
             rest -= len(some)
             found = topology.push(_one_sided(part, some, nothing if rest else part.expire_before))
@@ -67,5 +67,5 @@ def _in_small_slices(topology: Topology, part: Slice, order: Order | None) -> It
 
 def _one_sided(part: Slice, some: KeyedBatch, expire_before: dict[Side, int | None]) -> Slice:
     if some.side == "left":
-        return Slice(some, cut_batch(part.right, 0, 0), expire_before)
-    return Slice(cut_batch(part.left, 0, 0), some, expire_before)
+        return Slice(some, part.right.slice(0, 0), expire_before)
+    return Slice(part.left.slice(0, 0), some, expire_before)

@@ -31,7 +31,7 @@ import pyarrow as pa
 from watersmeet.engine.arrow_bytes import DAMAGE, read_rows, write_rows
 from watersmeet.engine.intake import Progress, Streams, pair_streams
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.topology import SavedSegment
+from watersmeet.engine.topologies.contract import SavedSegment
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
 from watersmeet.spec.sql import parse_predicate

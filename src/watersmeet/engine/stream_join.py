@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, get_args
 
@@ -12,18 +12,14 @@ import pyarrow as pa
 
 from watersmeet.engine.collect import Collector
 from watersmeet.engine.explain import explain_join
-from watersmeet.engine.handshake import Handshake
 from watersmeet.engine.intake import PairIntake, Slice
-from watersmeet.engine.kang import Kang
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
-from watersmeet.engine.low_latency import LowLatencyHandshake
 from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
-from watersmeet.engine.panjoin import PanJoin
 from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables, result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, refusing_damage, write_snapshot
-from watersmeet.engine.splitjoin import SplitJoin
-from watersmeet.engine.topology import Layout, Order, SavedSegment, Topology
+from watersmeet.engine.topologies import TOPOLOGIES, TopologyName
+from watersmeet.engine.topologies.contract import Layout, Order, SavedSegment
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.sql import parse_predicate
@@ -35,15 +31,7 @@ from watersmeet.window.plan import OTHER_SIDE, plan_join
 __all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_cores", "check_join", "check_numbers"]
 
 How = Literal["inner"]
-TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 Late = Literal["drop", "error"]
-TOPOLOGIES: Final[dict[TopologyName, Callable[[Layout], Topology]]] = {
-    "kang": Kang,
-    "handshake": Handshake,
-    "low_latency_handshake": LowLatencyHandshake,
-    "splitjoin": SplitJoin,
-    "panjoin": PanJoin,
-}
 MOST_CORES: Final = 1024
 ALLOWED: Final = {
     "how": get_args(How),
@@ -173,7 +161,7 @@ class StreamJoin(Lifecycle):
         self._intake = PairIntake(self._plan, fail_on_late=late == "error")
         collects = batch_rows is not None or batch_seconds is not None
         self._collector = Collector(batch_rows, batch_seconds) if collects else None
-        self._numbering = Numbering() if order is not None or topology == "handshake" else None
+        self._numbering = Numbering() if order is not None or TOPOLOGIES[topology].meets_later else None
         if self._numbering is not None and order is not None and self._plan.time is not None:
             self._intake.number = self._numbering.number_rows
         layout = Layout(
@@ -424,11 +412,11 @@ def _check_options(**given: str | None) -> None:
             )
 
 
-def _check_order(topology: object, order: object) -> None:
-    if topology == "handshake" and order is not None:
+def _check_order(topology: TopologyName | None, order: object) -> None:
+    if topology is not None and order is not None and TOPOLOGIES[topology].meets_later:
         raise SpecificationError(
             explain_refusal(
-                f'order={order!r} with topology="handshake", whose rows meet long after they arrived',
+                f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
                 "order=None with this topology; an order with any other",
                 'choose topology="splitjoin" or "panjoin"',
             )

@@ -25,7 +25,6 @@ from watersmeet.spark.segments import Segments
 from watersmeet.spark.state import Manifest, Origin, Run, RunStore
 from watersmeet.spark.tables import current_reasons
 from watersmeet.spec.expression import Side
-from watersmeet.window.admission import keep_rows
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -67,13 +66,13 @@ class JoinProcessor(Core):
             own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
             batch = self._batch(side, arrived[side])
             for window, keep in self._probes(arrived[side], other, manifest.runs[OTHER_SIDE[side]]):
-                probing, group = _subset(batch, keep), _kept(arrived[side].group, keep)
+                probing, group = batch.keep(keep), _kept(arrived[side].group, keep)
                 for matches in _portions(window.probe(probing), probing):
                     if group is not None:
                         for match in matches:
                             self.groups.add("pairs", group[match.who])
                     yield gather_pairs(probing, matches, self._result)
-            storing, group = _subset(batch, arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
+            storing, group = batch.keep(arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
             if group is not None:
                 self.groups.add(side, group)
             if len(storing):
@@ -114,15 +113,6 @@ class JoinProcessor(Core):
 
 def _kept(group: Int32s | None, keep: Bools | None) -> Int32s | None:
     return group if group is None or keep is None else group[keep]
-
-
-def _subset(batch: KeyedBatch, keep: Bools | None) -> KeyedBatch:
-    """Return some rows of a batch (None: all)."""
-    if keep is None:
-        return batch
-    arrival = batch.arrival
-    some = None if arrival is None else Arrival(arrival.sequence[keep], arrival.seen[keep])
-    return KeyedBatch(batch.plan, batch.side, keep_rows(batch.rows, keep), some)
 
 
 def _portions(matches: Iterator[Match], probing: KeyedBatch) -> Iterator[list[Match]]:

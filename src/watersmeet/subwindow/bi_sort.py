@@ -66,6 +66,8 @@ class BiSort:
     """Sorted runs; see the module's header."""
 
     supports_groups: ClassVar[bool] = True
+    fixed_capacity: ClassVar[bool] = False
+    scans: ClassVar[bool] = False
 
     def __init__(self, capacity: int, predecessor: BiSort | None = None) -> None:
         del capacity, predecessor  # runs are allocated as they are needed, and nothing is learnt from earlier rows
@@ -95,11 +97,6 @@ class BiSort:
     @property
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self._runs)
-
-    @property
-    def run_sizes(self) -> list[int]:
-        """Sizes of the main array and of the buffer's runs."""
-        return [run.size for run in self._runs]
 
     def snapshot(self) -> Entries:
         if not self._runs:

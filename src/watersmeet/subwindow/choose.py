@@ -27,6 +27,7 @@ from watersmeet.subwindow.scan import Scan
 from watersmeet.subwindow.wib_tree import WibTree
 
 __all__ = [
+    "STRUCTURES",
     "Choice",
     "IndexOrder",
     "Structure",

@@ -125,6 +125,11 @@ class Subwindow(Protocol):
     """The contract of ``scan``, ``hash``, ``rap_table``, ``wib_tree`` and ``bi_sort``."""
 
     supports_groups: ClassVar[bool]
+    """Whether it sorts by two keys."""
+    fixed_capacity: ClassVar[bool]
+    """Whether it is made for a number of rows, and takes no more."""
+    scans: ClassVar[bool]
+    """Whether a probe looks at every row."""
 
     def insert(self, entries: Entries) -> None:
         """Store a sorted batch. The caller never inserts more than the capacity the structure was made for."""

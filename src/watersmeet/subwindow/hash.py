@@ -59,6 +59,8 @@ class Hash:
     """
 
     supports_groups: ClassVar[bool] = False
+    fixed_capacity: ClassVar[bool] = True
+    scans: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -62,6 +62,8 @@ class RapTable:
     """
 
     supports_groups: ClassVar[bool] = False
+    fixed_capacity: ClassVar[bool] = True
+    scans: ClassVar[bool] = False
 
     def __init__(
         self,

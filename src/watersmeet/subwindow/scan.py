@@ -52,6 +52,8 @@ class Scan:
     """
 
     supports_groups: ClassVar[bool] = False
+    fixed_capacity: ClassVar[bool] = False
+    scans: ClassVar[bool] = True
 
     def __init__(self, capacity: int, predecessor: Scan | None = None) -> None:  # noqa: ARG002 -- the shared signature
         rows = max(1, min(capacity, FIRST_ROWS))

@@ -57,6 +57,8 @@ class WibTree:
     """
 
     supports_groups: ClassVar[bool] = False
+    fixed_capacity: ClassVar[bool] = True
+    scans: ClassVar[bool] = False
 
     def __init__(
         self,

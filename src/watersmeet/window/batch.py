@@ -1,14 +1,16 @@
 """A batch of one stream's rows with its keys: computed when first asked for, sorted once per order, then kept.
 
+It knows how to be cut and put together; whoever needs some of its rows asks it.
+
 Threads that probe side by side share a batch: the first that asks computes, the others wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +62,8 @@ class KeyedBatch:
     arrival: Arrival | None = None
     keys: dict[int, Int64s] = field(default_factory=dict)
     """By axis, in the batch's order: those known so far. Ask :meth:`key`."""
+    cut_from: tuple[KeyedBatch, int] | None = None
+    """Of a slice: the whole batch, and where in it the slice begins."""
     _cut_keys: dict[tuple[int, Borders], Int64s] = field(default_factory=dict)
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[tuple[int, Borders], list[KeyRange]] = field(default_factory=dict)
@@ -70,6 +74,65 @@ class KeyedBatch:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    # --- cut and put together; keys that are known come along --------------------------------------------------------
+
+    def take(self, numbers: npt.NDArray[np.integer[Any]]) -> KeyedBatch:
+        """Return the rows with these numbers, in this order."""
+        return self._with(self.rows.take(pa.array(numbers)), lambda column: column[numbers])
+
+    def keep(self, mask: npt.NDArray[np.bool_] | None) -> KeyedBatch:
+        """Return the rows that ``mask`` keeps (None: all)."""
+        return self if mask is None or mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, begin: int, end: int) -> KeyedBatch:
+        """Return the rows from one place to another, without a copy; it knows where it was cut from."""
+        if end - begin == len(self):
+            return self
+        cut = self._with(self.rows.slice(begin, end - begin), lambda column: column[begin:end])
+        whole, offset = self.cut_from or (self, 0)
+        cut.cut_from = whole, offset + begin
+        return cut
+
+    def with_rows(self, rows: pa.RecordBatch) -> KeyedBatch:
+        """Return the same rows with other columns beside those that the join reads."""
+        return self._with(rows, lambda column: column)
+
+    def is_followed_by(self, other: KeyedBatch) -> bool:
+        """Tell whether ``other`` is the slice of the same batch that begins where this one ends."""
+        if self.cut_from is None or other.cut_from is None:
+            return False
+        (whole, begin), (its_whole, its_begin) = self.cut_from, other.cut_from
+        return whole is its_whole and its_begin == begin + len(self)
+
+    @staticmethod
+    def concat(batches: Sequence[KeyedBatch]) -> KeyedBatch:
+        """Put batches of one stream together: without a copy where they are slices that follow each other."""
+        first, last = batches[0], batches[-1]
+        if len(batches) == 1:
+            return first
+        if all(map(KeyedBatch.is_followed_by, batches, batches[1:])):
+            assert first.cut_from is not None, "what is followed is a slice"
+            whole, begin = first.cut_from
+            return whole.slice(begin, begin + sum(map(len, batches)))
+        table = pa.Table.from_batches([batch.rows for batch in batches]).unify_dictionaries().combine_chunks()
+        rows = table.to_batches()[0] if table.num_rows else last.rows
+        arrivals = [batch.arrival for batch in batches if batch.arrival is not None]
+        arrival = None
+        if arrivals:
+            sequences, seen = ([getattr(own, name) for own in arrivals] for name in ("sequence", "seen"))
+            arrival = Arrival(np.concatenate(sequences), np.concatenate(seen))
+        known = set.intersection(*(set(batch.keys) for batch in batches))
+        keys = {axis: np.concatenate([batch.keys[axis] for batch in batches]) for axis in known}
+        return KeyedBatch(first.plan, first.side, rows, arrival, keys)
+
+    def _with(self, rows: pa.RecordBatch, cut: Callable[[Int64s], Int64s]) -> KeyedBatch:
+        arrival = self.arrival
+        some = None if arrival is None else Arrival(cut(arrival.sequence), cut(arrival.seen))
+        known = list(self.keys.items())  # another thread may add to them
+        return KeyedBatch(self.plan, self.side, rows, some, {axis: cut(key) for axis, key in known})
+
+    # --- keys, ranges, probes ----------------------------------------------------------------------------------------
 
     def key(self, axis: int, borders: Borders = ()) -> Int64s:
         """Return the batch's keys on an axis, in the batch's order; ``borders`` cut those of texts."""

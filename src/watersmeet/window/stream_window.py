@@ -31,7 +31,7 @@ from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.spec.expression import Column, Predicate, Side
-from watersmeet.subwindow.choose import Choice, IndexOrder, choose, create, order_fraction
+from watersmeet.subwindow.choose import STRUCTURES, Choice, IndexOrder, choose, create, order_fraction
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of, one_array
@@ -182,7 +182,7 @@ class StreamWindow:
 
     def _capacity(self, batch_rows: int, choice: Choice, predecessor: Segment | None) -> int:
         """Return how many rows the next segment may hold: structures with a fixed table are made for that many."""
-        if choice.structure in ("bi_sort", "scan"):
+        if not STRUCTURES[choice.structure].fixed_capacity:
             return max(LARGEST_SEGMENT, batch_rows)
         if self.plan.time is None:
             expected = max(SMALLEST_SEGMENT, self.length // SEGMENTS_PER_WINDOW)

@@ -28,7 +28,7 @@ from watersmeet.cli.demo.market import (
     moments,
 )
 from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, show_pairs, status
-from watersmeet.cli.extras import is_installed, load
+from watersmeet.cli.extras import is_installed
 
 __all__ = ["join_in_process"]
 
@@ -117,12 +117,13 @@ def _prove(trades: pa.Table, quotes: pa.Table, pairs: int) -> int:
 
 
 def _count_with_duckdb(trades: pa.Table, quotes: pa.Table) -> int:
-    duckdb = load("duckdb", needed_for="the check")
+    import duckdb  # noqa: PLC0415 -- where it is installed
+
     connection = duckdb.connect()
     for name, table, price in (("trades", trades, "price"), ("quotes", quotes, "bid")):
         columns = {"symbol": table["symbol"], "moment": moments(table), price: table[price]}
         connection.register(name, pa.table(columns))
-    (count,) = connection.execute(COUNT_PAIRS).fetchone()
+    ((count,),) = connection.execute(COUNT_PAIRS).fetchall()
     return int(count)
 
 

@@ -9,8 +9,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from watersmeet.cli.bench.report import Table, format_table
-
 __all__ = ["SHOWN", "LiveLine", "judge", "show_pairs", "status"]
 
 SHOWN: Final = 8
@@ -61,8 +59,11 @@ def show_pairs(first: pa.Table, pairs: int) -> None:
         )
         for pair in first.to_pylist()
     ]
-    title = f"\nthe first {len(rows)} of {pairs:,} pairs"
-    print(format_table(Table(title, ("symbol", "trade at", "price", "quote at", "bid"), list(rows))))
+    columns = ("symbol", "trade at", "price", "quote at", "bid")
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    print(f"\nthe first {len(rows)} of {pairs:,} pairs")
+    for line in (columns, tuple("-" * width for width in widths), *rows):
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def judge(how: str, expected: int, pairs: int, seconds: float) -> int:

@@ -1,0 +1,48 @@
+"""``python -m benchmarks SUITE``: runs the experiments of a suite; the doors are ``make bench-…``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.suite import SUITES, Options, Suite, run_suite
+from watersmeet.cli.main import run_command
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a suite and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks",
+        description="Runs the experiments of a suite. Each prints its tables and writes a JSON file and plots.",
+    )
+    suites = parser.add_subparsers(title="suites", metavar="SUITE", required=True)
+    for name, suite in SUITES.items():
+        _add_suite(suites.add_parser(name, help=suite.about, description=f"Measures {suite.about}."), name, suite)
+    return run_command(parser, arguments)
+
+
+def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:
+    parser.epilog = f"Experiments: {', '.join(suite.experiments)}."
+    parser.add_argument("--quick", action="store_true", help="much smaller sizes; goals are not judged")
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench-results") / name, help="folder to write to (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=tuple(suite.experiments), help="run only these experiments"
+    )
+    if name == "kernels":
+        parser.add_argument(
+            "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
+        )
+    parser.set_defaults(
+        data=None,
+        command=lambda given: run_suite(suite, Options(given.quick, given.out, given.data), only=given.only),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

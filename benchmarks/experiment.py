@@ -1,0 +1,67 @@
+"""What an experiment is, what it is given, and how it takes times."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report import Description, Progress, Result
+from watersmeet.spec.errors import WatersmeetError
+
+__all__ = ["Context", "DisagreementError", "Experiment", "median", "seconds_of", "seconds_side_by_side"]
+
+
+class DisagreementError(WatersmeetError):
+    """Those compared found different numbers of pairs."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an experiment is given."""
+
+    quick: bool
+    progress: Progress
+    data: Path | None = None
+    """Folder of real data, where there is one."""
+
+    def size(self, full: int, quick: int | None = None) -> int:
+        """Return a size for this run: ``full``, or for a quick run ``quick`` (64 times smaller unless given)."""
+        if not self.quick:
+            return full
+        return max(1, full // 64) if quick is None else quick
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A named measurement that describes itself."""
+
+    name: str
+    description: Description
+    run: Callable[[Context], Result]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long ``work`` takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def seconds_side_by_side(work: Sequence[Callable[[], object]]) -> float:
+    """Return how long several things take, each in a thread of its own."""
+    threads = [threading.Thread(target=some) for some in work]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - begin
+
+
+def median(values: list[float]) -> float:
+    """Return the median of some figures."""
+    return float(statistics.median(values))

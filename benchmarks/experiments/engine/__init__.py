@@ -1,0 +1,20 @@
+"""The suite ``engine``: the topologies on one machine, many threads."""
+
+from typing import Final
+
+from benchmarks.experiment import Experiment
+from benchmarks.experiments.engine import (
+    indexed,
+    latency,
+    lock_step,
+    ordering,
+    scaling,
+    selectivity,
+    time_windows,
+)
+
+__all__ = ["EXPERIMENTS"]
+
+MODULES: Final = (scaling, time_windows, indexed, latency, ordering, selectivity, lock_step)
+EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
+"""By name, in the order in which they run."""

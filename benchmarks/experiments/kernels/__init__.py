@@ -1,0 +1,22 @@
+"""The suite ``kernels``: structures and the in-process join, on one thread."""
+
+from typing import Final
+
+from benchmarks.experiment import Experiment
+from benchmarks.experiments.kernels import (
+    cliffs,
+    counting,
+    growth,
+    insertion,
+    memory,
+    predicates,
+    probing,
+    push,
+    splitters,
+)
+
+__all__ = ["EXPERIMENTS"]
+
+MODULES: Final = (insertion, probing, splitters, push, growth, counting, cliffs, predicates, memory)
+EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
+"""By name, in the order in which they run."""

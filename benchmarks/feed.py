@@ -1,0 +1,112 @@
+"""A join that is fed batch after batch: the whole of ``StreamJoin.push``, timed push by push.
+
+Both streams bring one row per microsecond, so a window of n rows is a time window of n microseconds. The band is so
+wide that each row has about one match in the other window.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import pyarrow as pa
+
+from benchmarks.data import stream_rows
+from watersmeet import StreamJoin, band, time_window
+from watersmeet.engine.stream_join import TopologyName
+from watersmeet.subwindow.choose import Structure
+
+__all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
+
+KEY_RANGE: Final = 1 << 31
+SEGMENTS_PER_WINDOW: Final = 2
+
+
+def band_width(window: int) -> int:
+    """Return the half-width of the band in which a row meets about one of ``window`` rows."""
+    return max(1, KEY_RANGE // (2 * window))
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """One push: what it took, and what it gave."""
+
+    seconds: float
+    cpu_seconds: float
+    pairs: pa.Table
+
+
+@dataclass
+class Timed:
+    """Several pushes: the seconds of each, processor seconds and pairs of all."""
+
+    each: list[float] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+    pairs: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all."""
+        return sum(self.each)
+
+
+@dataclass
+class Feed:
+    """A join over two windows of ``window`` rows and where its streams stand."""
+
+    window: int
+    batch: int
+    seed: int
+    structure: Structure = "bi_sort"
+    topology: TopologyName = "kang"
+    cores: int = 1
+    number: int = 0
+    """The next batch of both streams."""
+
+    def __post_init__(self) -> None:
+        schema = stream_rows("left", 0, 1, seed=0).schema
+        self.join = StreamJoin(
+            left=schema,
+            right=schema,
+            on=band("key", "key", band_width(self.window)),
+            window=time_window(timedelta(microseconds=self.window), ts="ts"),
+            topology=self.topology,
+            structure=self.structure,
+            cores=self.cores,
+        )
+
+    @property
+    def rotation(self) -> int:
+        """Pushes in which a window gets one new subwindow and loses one: times over fewer would miss some work."""
+        return max(1, self.window // SEGMENTS_PER_WINDOW // self.batch)
+
+    def push(self) -> Pushed:
+        """Push the next batch of both streams."""
+        left = stream_rows("left", self.number, self.batch, seed=self.seed, key_range=KEY_RANGE)
+        right = stream_rows("right", self.number, self.batch, seed=self.seed, key_range=KEY_RANGE)
+        begin, cpu = time.perf_counter(), time.process_time()
+        pairs = self.join.push(left=left, right=right)
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+        self.number += 1
+        return Pushed(seconds, cpu_seconds, pairs)
+
+    def prefill(self, say: Callable[[str], None]) -> None:
+        """Push until the windows are full and subwindows come and go steadily: two window lengths."""
+        total = 2 * self.rotation * SEGMENTS_PER_WINDOW + 2
+        for count in range(total):
+            if count % 16 == 0:
+                say(f"filling windows of {self.window:,} rows: push {count} of {total}")
+            self.push()
+
+    def timed(self, pushes: int) -> Timed:
+        """Push so many times."""
+        timed = Timed()
+        for _ in range(pushes):
+            pushed = self.push()
+            timed.each.append(pushed.seconds)
+            timed.cpu_seconds += pushed.cpu_seconds
+            timed.pairs += pushed.pairs.num_rows
+        return timed

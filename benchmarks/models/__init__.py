@@ -1,0 +1,1 @@
+"""Models: what no machine here can run, computed step by step. Nothing they give was measured."""

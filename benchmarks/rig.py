@@ -1,0 +1,200 @@
+"""A topology on a test rig: the papers' benchmark, windows that are full from the start, rows fed to it.
+
+The benchmark is that of handshake join and SplitJoin: ``R(x int, y float, z char[20])`` and ``S(a int, b float,
+c double, d bool)``, joined by a band of 10 to either side in both ``x, a`` and ``y, b``, values uniform in 1 to 10,000.
+Columns are as a C program has them: ``z`` is 20 bytes long, ``d`` a byte. Windows are filled without joining: a nested
+loop would need hours to fill large ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet import count_window, time_window
+from watersmeet.columns.gather import Columns
+from watersmeet.engine.intake import PairIntake
+from watersmeet.engine.numbering import Numbering, numbered_schema
+from watersmeet.engine.result import result_schema
+from watersmeet.engine.topologies import TOPOLOGIES, TopologyName
+from watersmeet.engine.topologies.blocks import blocks_of, share_of
+from watersmeet.engine.topologies.contract import Layout, Order, Topology
+from watersmeet.spec.expression import Side
+from watersmeet.spec.sql import parse_predicate
+from watersmeet.subwindow.choose import Structure
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.plan import OTHER_SIDE, plan_join
+
+__all__ = ["NESTED_LOOP_TOPOLOGIES", "VALUES", "Rig", "band_rows", "core_counts", "highest_rate"]
+
+ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
+VALUES: Final = 10_000
+TEXTS: Final = pa.array([f"{number:020d}".encode() for number in range(1000)], pa.binary(20))
+NESTED_LOOP_TOPOLOGIES: Final[tuple[TopologyName, ...]] = (
+    "handshake",
+    "low_latency_handshake",
+    "splitjoin",
+    "panjoin",
+)
+Sides = dict[Side, pa.Table]
+
+
+def band_rows(first: int, count: int, *, seed: int, values: int = VALUES, apart: float = 1.0) -> Sides:
+    """Return rows number ``first`` and on of both streams; they come ``apart`` microseconds apart."""
+    numbers = np.arange(first, first + count)
+    moments = pa.array((numbers * apart).astype(np.int64), pa.timestamp("us"))
+    left, right = (np.random.default_rng((seed, side, first)) for side in range(2))
+    return {
+        "left": pa.table(
+            {
+                "ts": moments,
+                "x": left.integers(1, values + 1, count).astype(np.int32),
+                "y": left.uniform(1, values, count).astype(np.float32),
+                "z": TEXTS.take(pa.array(numbers % len(TEXTS))),
+                "id": numbers,
+            }
+        ),
+        "right": pa.table(
+            {
+                "ts": moments,
+                "a": right.integers(1, values + 1, count).astype(np.int32),
+                "b": right.uniform(1, values, count).astype(np.float32),
+                "c": right.uniform(size=count),
+                "d": right.integers(0, 2, count).astype(np.int8),
+                "number": numbers,
+            }
+        ),
+    }
+
+
+def core_counts(most: int) -> list[int]:
+    """Return 1, 2, 4 ... up to the machine's cores."""
+    return [cores for cores in (1, 2, 4, 8, 16, 32) if cores <= most]
+
+
+@dataclass(frozen=True)
+class _Observed(Layout):
+    """A layout whose tables somebody sees, each in the thread that makes it: panjoin's, when its push is done."""
+
+    observe: Callable[[pa.Table], None] | None = None
+
+    def table(self, probing: Side, own: Columns, stored: Columns) -> pa.Table:
+        """Return pairs as a table when whoever observes them has seen them."""
+        pairs = super().table(probing, own, stored)
+        if self.observe is not None:
+            self.observe(pairs)
+        return pairs
+
+
+@dataclass
+class Rig:
+    """A topology with windows of ``window`` rows a side: by count, or by time when rows come ``apart`` microseconds."""
+
+    topology: TopologyName
+    window: int
+    cores: int
+    block_rows: int
+    seed: int
+    structure: Structure = "scan"
+    apart: float | None = None
+    order: Order | None = None
+    values: int = VALUES
+    observe: Callable[[pa.Table], None] | None = None
+    build: Callable[[Layout], Topology] | None = None
+    """Builds the topology in some other way than by its name."""
+    fed: int = field(init=False, default=0)
+    """Rows of each stream so far."""
+
+    def __post_init__(self) -> None:
+        by_time = time_window(timedelta(microseconds=int(self.window * (self.apart or 1))), ts="ts")
+        schemas = {side: table.schema for side, table in self._rows(0).items()}
+        window = count_window(self.window) if self.apart is None else by_time
+        self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(ON), window, self.structure)
+        self.intake = PairIntake(self.plan, fail_on_late=False)
+        self.numbering = Numbering() if self.order is not None or TOPOLOGIES[self.topology].meets_later else None
+        schema = result_schema(schemas["left"], schemas["right"])
+        if self.numbering is not None:
+            schema = numbered_schema(schemas["left"], schemas["right"], schema)
+        layout = _Observed(self.plan, schema, self.cores, self.block_rows, self.order, observe=self.observe)
+        self.engine = (self.build or TOPOLOGIES[self.topology])(layout)
+        self._fill()
+
+    def _rows(self, count: int) -> Sides:
+        return band_rows(self.fed, count, seed=self.seed, values=self.values, apart=self.apart or 1.0)
+
+    def _fill(self) -> None:
+        rows = self._rows(self.window)
+        self.fed = self.window
+        newest = int((self.window - 1) * (self.apart or 1.0))
+        self.intake.progress = replace(
+            self.intake.progress,
+            largest_time=dict.fromkeys(OTHER_SIDE, newest),
+            watermark=None if self.apart is None else newest,
+            rows=dict.fromkeys(OTHER_SIDE, self.window),
+        )
+        for side in OTHER_SIDE:
+            (whole,) = rows[side].combine_chunks().to_batches()
+            sequence = np.arange(self.window) if self.apart is None else None
+            if TOPOLOGIES[self.topology].meets_later:
+                assert self.numbering is not None
+                self.engine.load(side, *self.numbering.restore(side, (whole, sequence)))
+            else:
+                self._insert(
+                    KeyedBatch(self.plan, side, whole, None if sequence is None else Arrival(sequence, sequence))
+                )
+        self.engine.windows("left")  # where rows are placed only when needed
+
+    def _insert(self, whole: KeyedBatch) -> None:
+        """Insert rows into the cores' windows in blocks, as they would have come: a whole window would be sorted."""
+        if self.numbering is not None:
+            rows, _ = self.numbering.restore(whole.side, (whole.rows, None))
+            whole = KeyedBatch(self.plan, whole.side, rows, whole.arrival)
+        windows = self.engine.windows(whole.side)
+        for core, window in enumerate(windows):
+            for block in blocks_of(share_of(whole, 0, core, len(windows)), max(1, self.block_rows // len(windows))):
+                window.insert(block, None)
+
+    def feed(self, count: int) -> tuple[float, int]:
+        """Feed so many rows of each stream; return the seconds that they took, and the pairs."""
+        rows = self._rows(count)
+        self.fed += count
+        begin = time.perf_counter()
+        accepted = self.intake.accept_pair(rows["left"], rows["right"])
+        pairs = 0
+        for part in accepted.slices:
+            numbered = part if self.numbering is None else self.numbering.number(part)
+            pairs += sum(table.num_rows for table in self.engine.push(numbered))
+        self.intake.progress = accepted.progress
+        return time.perf_counter() - begin, pairs
+
+    def rate(self, count: int, repetitions: int) -> float:
+        """Return the rows of both streams that can be taken in a second: the median of some repetitions."""
+        self.feed(min(count, self.block_rows))  # starts the threads, compiles
+        return float(2 * count / np.median([self.feed(count)[0] for _ in range(repetitions)]))
+
+    def close(self) -> None:
+        """End its threads."""
+        self.engine.close()
+
+
+def highest_rate(make: Callable[[float], Rig], steps: int, low: float, high: float, seconds: float) -> float:
+    """Return the highest rate per stream at which a rig keeps up, by bisection.
+
+    In a time window the rate decides how many rows the window holds, so every step has a rig of its own. It keeps up
+    if the rows of ``seconds`` seconds take no longer than that.
+    """
+    for _ in range(steps):
+        middle = (low * high) ** 0.5
+        rig = make(middle)
+        rig.feed(rig.block_rows)
+        count = max(1, int(middle * seconds))
+        taken, _ = rig.feed(count)
+        rig.close()
+        low, high = (middle, high) if taken <= seconds else (low, middle)
+    return low

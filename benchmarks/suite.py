@@ -1,0 +1,134 @@
+"""Runs experiments one after the other: describes, measures, prints, writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from benchmarks.experiment import Context, Experiment
+from benchmarks.experiments import cluster, engine, kernels, multiway, spark
+from benchmarks.machine import load_average, machine_facts
+from benchmarks.plots import draw
+from benchmarks.report import Progress, Result, format_goal, format_table, write_json
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+
+__all__ = ["SUITES", "Options", "Suite", "run_suite"]
+
+DEFAULT_DATA: Final = Path("../shared/data")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Experiments that belong together, by name."""
+
+    about: str
+    experiments: dict[str, Experiment]
+
+
+SUITES: Final = {
+    "kernels": Suite(
+        "structures and the in-process join, on one thread, against DuckDB and Polars",
+        kernels.EXPERIMENTS,
+    ),
+    "engine": Suite(
+        "the topologies on all cores of this machine, against each other",
+        engine.EXPERIMENTS,
+    ),
+    "multiway": Suite(
+        "joins of 3 to 8 streams in this process, strategies against each other",
+        multiway.EXPERIMENTS,
+    ),
+    "cluster": Suite(
+        "balance on many machines, in a model that runs the real routing table and balancer",
+        cluster.EXPERIMENTS,
+    ),
+    "spark": Suite(
+        "the join on Spark against an empty pipeline and Spark's own join, on two cores",
+        spark.EXPERIMENTS,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run."""
+
+    quick: bool
+    out: Path
+    data: Path | None = None
+
+
+def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None) -> int:
+    """Run the experiments of a suite named by ``only``, or all, and return the exit code."""
+    data = _data_folder(options.data)
+    _make_folder(options.out)
+    chosen = [experiment for name, experiment in suite.experiments.items() if only is None or name in only]
+    facts = machine_facts()
+    print(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
+    if options.quick:
+        print("quick run: goals not judged")
+    for experiment in chosen:
+        _run_one(experiment, options, data)
+    print(f"\nresults are in {options.out}/")
+    return 0
+
+
+def _run_one(experiment: Experiment, options: Options, data: Path | None) -> None:
+    about = experiment.description
+    print(f"\n=== {experiment.name}: {about.purpose}")
+    print(f"  data: {about.shape}; seed {about.seed}")
+    print(f"  expected: {about.expected}", flush=True)
+    progress = Progress(experiment.name)
+    started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
+    result = experiment.run(Context(options.quick, progress, data))
+    seconds = time.perf_counter() - begin
+    progress.done()
+    for figure in result.figures:
+        draw(figure, options.out)
+    run_facts: dict[str, object] = {
+        "quick": options.quick,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(seconds, 2),
+        "load_average_before": load_before,
+        "machine": machine_facts(),
+    }
+    write_json(options.out / f"{experiment.name}.json", experiment.name, about, result, run_facts)
+    _print(result, quick=options.quick)
+    print(f"  took {seconds:.1f} s", flush=True)
+
+
+def _print(result: Result, *, quick: bool) -> None:
+    for table in result.tables:
+        print(f"\n{format_table(table)}")
+    for note in result.notes:
+        print(f"  note: {note}")
+    for goal in result.goals:
+        print(f"  {f'quick run, not judged: {goal.what}: {goal.measured:,.3g}x' if quick else format_goal(goal)}")
+
+
+def _data_folder(given: Path | None) -> Path | None:
+    """Return the folder of real data: the one given, which must hold ticks, or the default if it is there."""
+    if given is None:
+        return DEFAULT_DATA if (DEFAULT_DATA / "ticks").is_dir() else None
+    if not (given / "ticks").is_dir():
+        raise SpecificationError(
+            explain_refusal(
+                f"--data {given}", "a folder with a folder ticks/ in it", "leave --data out to use generated ticks"
+            )
+        )
+    return given
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecificationError(
+            explain_refusal(
+                f"--out {folder} ({error.strerror})", "a folder that can be written to", "name another folder"
+            )
+        ) from error

@@ -1,0 +1,62 @@
+"""Blocks: the rows of a slice cut into messages, and the part of a block that one core stores.
+
+A block is a slice of a batch, which knows where it was cut from: two that follow each other are joined without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.numbering import numbers_of
+from watersmeet.window.batch import KeyedBatch
+
+__all__ = ["blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "last_place", "share_of"]
+
+
+def joined_blocks(blocks: Sequence[KeyedBatch]) -> KeyedBatch | None:
+    """Return some blocks as one, if each follows the one before it in the same batch."""
+    return KeyedBatch.concat(blocks) if all(map(KeyedBatch.is_followed_by, blocks, blocks[1:])) else None
+
+
+def blocks_of(batch: KeyedBatch, block_rows: int) -> Iterator[KeyedBatch]:
+    """Yield a batch in blocks of at most so many rows."""
+    for begin in range(0, len(batch), block_rows):
+        yield batch.slice(begin, min(begin + block_rows, len(batch)))
+
+
+def blocks_in_order_of_arrival(part: Slice, block_rows: int) -> Iterator[KeyedBatch]:
+    """Yield the blocks of numbered rows so that every row comes before all that arrived later.
+
+    Where a count window's order takes rows of both streams in turn, a block ends with every turn.
+    """
+    numbers = {"left": numbers_of(part.left.rows), "right": numbers_of(part.right.rows)}
+    begin = {"left": 0, "right": 0}
+    while begin["left"] < len(part.left) or begin["right"] < len(part.right):
+        left, right = begin["left"], begin["right"]
+        own, other = part.left, "right"
+        if left == len(part.left) or (right < len(part.right) and numbers["right"][right] < numbers["left"][left]):
+            own, other = part.right, "left"
+        at = begin[own.side]
+        end = len(own)
+        if begin[other] < len(numbers[other]):
+            end = int(np.searchsorted(numbers[own.side], numbers[other][begin[other]]))
+        yield from blocks_of(own.slice(at, end), block_rows)
+        begin[own.side] = end
+
+
+def share_of(batch: KeyedBatch, counted: int, core: int, cores: int) -> KeyedBatch:
+    """Return the rows that ``core`` stores: of ``cores`` in turn, ``counted`` rows of the stream having come before."""
+    if cores == 1:
+        return batch
+    return batch.take(np.arange((core - counted) % cores, len(batch), cores))
+
+
+def last_place(batch: KeyedBatch) -> int:
+    """Return the largest timestamp, or in a count window arrival number, of a batch (not empty)."""
+    if batch.arrival is not None:
+        return int(batch.arrival.sequence.max())
+    assert batch.plan.time is not None
+    return int(batch.key(batch.plan.time).max())

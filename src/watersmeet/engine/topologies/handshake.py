@@ -1,0 +1,384 @@
+"""Handshake join: two streams flow past each other along a chain of cores (sections 3 and 4, figure 7).
+
+Left rows enter at core 0 and move to the right, right rows enter at the last core and move to the left. A core holds a
+segment of both windows. A block that enters a segment is compared with the other stream's segment there (*eager scan*,
+here by whatever index the rows are stored in), then stored; and when a segment holds more than its share, its oldest
+blocks move on. So any two rows meet on exactly one core, provided they cannot pass each other between two cores:
+
+*Two-phase forwarding.* A block that was sent stays in its old segment, marked as sent, until the receiver has
+acknowledged it. Acknowledgements travel in the same FIFO as blocks. Say a left and a right block cross between two
+cores. The left one arrives at the right core before the acknowledgement of the right one, which was sent after it, so
+there they meet. Had the left core received the right block first, they would have met there, and the acknowledgement
+would arrive first and let the left block find nothing. An acknowledgement is always for the oldest block, so it need
+not say which. Of two blocks that cross, one must not find the other: a right block passes over left ones that are
+marked as sent. (The paper's figures show this, its pseudo code does not say it.)
+
+*Pipeline ends* (section 4.3). What expires is said at the end where a stream leaves, in the FIFO of the other stream:
+all rows that could still meet it have entered before. The message then runs along the chain, telling every core how
+many rows are left, from which follows its share: the rows of a window are spread evenly, or by ``weights``.
+
+Invariant: when nothing moves, left row and right row have met iff the left row's core is not to the left of the right
+row's, or both were restored: what a snapshot holds has met. That is what ``owed`` goes by.
+
+Bounds. A core never waits to send, so no two can wait for each other: it has at most ``UNACKNOWLEDGED`` blocks of each
+stream under way and keeps the rest in its segment. The caller waits when an end of the chain is full.
+
+Departures. Messages are blocks; those that wait in a row are met together, then stored and acknowledged one by one, as
+if nothing had come between them. A core makes room for them before it meets them, so that all cores down the chain
+compare at the same time; when blocks move on is free, since two that cross meet once at any rate. In a time window,
+too, rows move on by their number, not their age: a burst then spreads over all cores instead of travelling as a bubble.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.numbering import numbers_of
+from watersmeet.engine.threads import Crew, Inbox
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, last_place
+from watersmeet.engine.topologies.contract import Layout, SavedSegment, Topology
+from watersmeet.spec.expression import Side
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.payload import Extent
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.stream_window import Match, StreamWindow
+
+__all__ = ["Handshake"]
+
+Int64s = npt.NDArray[np.int64]
+
+UNACKNOWLEDGED: Final = 8
+PIECES_PER_SEGMENT: Final = 4
+SMALLEST_PIECE: Final = 1 << 10
+LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
+"""Left rows come in the lane from the left, right rows in the one from the right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A block that moves on, or some in a row that are met together; ``alive`` rows of its stream are in the window."""
+
+    blocks: tuple[KeyedBatch, ...]
+    alive: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The oldest block of ``side`` that was sent has arrived."""
+
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Rows of ``side`` before ``before`` have expired; ``alive`` are left."""
+
+    side: Side
+    before: int
+    alive: int
+
+
+Message = Rows | Acknowledgement | Expiry
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    match first, second:
+        case Rows(blocks), Rows(behind, alive) if joined_blocks((blocks[-1], *behind)) is not None:
+            return Rows(blocks + behind, alive)
+    return None
+
+
+class Segment:
+    """One stream's rows on one core: blocks in their order, and windows that index them, a few blocks each.
+
+    A block that has left is at once no longer found, though its index goes only with all others of its piece: what the
+    oldest piece finds is filtered by the rows' numbers.
+    """
+
+    def __init__(self, plan: JoinPlan, side: Side) -> None:
+        self._plan = plan
+        self._side: Side = side
+        self.blocks: deque[KeyedBatch] = deque()
+        self.pieces: deque[StreamWindow] = deque()
+        self._extents: deque[Extent] = deque()  # numbers of the rows of each piece
+        self._piece_rows = 0
+        self.rows = 0
+
+    def insert(self, block: KeyedBatch, share: int, other: StreamWindow | None) -> None:
+        """Add a block behind the others; ``share`` is how many rows are meant to be here."""
+        if not self.pieces or self._piece_rows >= max(SMALLEST_PIECE, share // PIECES_PER_SEGMENT):
+            if self.pieces and self.pieces[-1].segments:
+                self.pieces[-1].segments[-1].seal()
+            self.pieces.append(StreamWindow(self._plan, self._side))
+            self._extents.append(Extent())
+            self._piece_rows = 0
+        self.pieces[-1].insert(block, other)
+        self._extents[-1].include(_extent(block))
+        self._piece_rows += len(block)
+        self.blocks.append(block)
+        self.rows += len(block)
+
+    def probe(self, batch: KeyedBatch, passed_over: int = 0) -> Iterator[Match]:
+        """Yield the rows here that meet a row of ``batch``; the oldest so many blocks are passed over."""
+        if passed_over == len(self.blocks):
+            return
+        first = _extent(self.blocks[passed_over]).low
+        for piece, numbers in zip(self.pieces, self._extents, strict=True):
+            if numbers.high < first:
+                continue
+            found = piece.probe(batch)
+            yield from found if numbers.low >= first else _from_number(found, first)
+
+    def drop_oldest(self) -> None:
+        """Remove the oldest block."""
+        self.rows -= len(self.blocks.popleft())
+        first = _extent(self.blocks[0]).low if self.blocks else None
+        while self.pieces and (first is None or self._extents[0].high < first):
+            self.pieces.popleft()
+            self._extents.popleft()
+
+    @property
+    def newest(self) -> StreamWindow | None:
+        """The window of the newest rows."""
+        return self.pieces[-1] if self.pieces else None
+
+
+def _extent(block: KeyedBatch) -> Extent:
+    """Return the numbers of a block's first and last row."""
+    numbers = numbers_of(block.rows)
+    return Extent(int(numbers[0]), int(numbers[-1]))
+
+
+def _from_number(matches: Iterator[Match], first: int) -> Iterator[Match]:
+    """Yield the matches whose stored row has at least the number ``first``."""
+    for match in matches:
+        keep = numbers_of(match.stored)[match.row] >= first
+        if keep.any():
+            yield Match(match.who[keep], match.stored, match.row[keep])
+
+
+class HandshakeCore:
+    """One core of the chain (figure 7; the comments give its lines)."""
+
+    def __init__(self, layout: Layout, number: int, weight: float) -> None:
+        self._layout = layout
+        self._number = number
+        self.weight = weight
+        self.segments: dict[Side, Segment] = {side: Segment(layout.plan, side) for side in OTHER_SIDE}
+        self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
+        """The neighbour that a stream moves on to; None at its end."""
+        self._sent: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._share: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._expired: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
+        self._alive: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self.restored_before = 0
+        """Rows with smaller numbers were restored."""
+        self.found: list[pa.Table] = []
+
+    def handle(self, _: int, message: Message) -> None:
+        """Process a message, then let move on what still should (lines 2 to 7)."""
+        match message:
+            case Rows(blocks, alive):
+                self._receive(blocks, alive)
+            case Acknowledgement(side):
+                self._acknowledged(side)
+            case Expiry(side, before, alive):
+                self._expired[side] = before
+                self.count(side, alive)
+                self._send(OTHER_SIDE[side], message)  # on, with the other stream
+        for side in OTHER_SIDE:
+            self._move_on(side)
+
+    def _receive(self, blocks: tuple[KeyedBatch, ...], alive: int) -> None:
+        batch = joined_blocks(blocks)
+        assert batch is not None
+        side, other = batch.side, self.segments[OTHER_SIDE[batch.side]]
+        self.count(side, alive)
+        self._move_on(side, len(batch))  # at once: the next core need not wait until this one has compared all rows
+        crossing = self._sent["left"] if side == "right" else 0
+        self.found += self._layout.gather(batch, self.partners(batch, crossing))  # line 12
+        for block in blocks:
+            self.segments[side].insert(block, self._share[side], other.newest)  # line 13
+            self._send(OTHER_SIDE[side], Acknowledgement(side))  # line 14
+
+    def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
+        """Return the rows here that a block meets, and has not met before."""
+        found = self.segments[OTHER_SIDE[batch.side]].probe(batch, passed_over)
+        if _extent(batch).high >= self.restored_before:
+            return list(found)
+        return list(_from_number(found, self.restored_before))
+
+    def _acknowledged(self, side: Side) -> None:
+        self._sent[side] -= 1
+        self.segments[side].drop_oldest()  # line 19
+
+    def count(self, side: Side, alive: int) -> None:
+        """Take note of how many rows of a stream are in its window, and so of how many are meant to be here."""
+        self._alive[side] = alive
+        self._share[side] = int(alive * self.weight)
+
+    def _move_on(self, side: Side, arriving: int = 0) -> None:
+        """Send the oldest blocks that are too many, or drop those that have expired where the way ends.
+
+        So many rows as are ``arriving`` will be stored next.
+        """
+        segment = self.segments[side]
+        if self.next[side] is None:
+            before = self._expired[side]
+            while before is not None and segment.blocks and last_place(segment.blocks[0]) < before:
+                segment.drop_oldest()
+            return
+        unsent = segment.rows + arriving - sum(len(segment.blocks[at]) for at in range(self._sent[side]))
+        while unsent > self._share[side] and self._sent[side] < UNACKNOWLEDGED:  # lines 23 to 26
+            if self._sent[side] == len(segment.blocks):
+                return  # more are arriving than are meant to be here
+            block = segment.blocks[self._sent[side]]
+            unsent -= len(block)
+            self._forward(side, block)
+
+    def _forward(self, side: Side, block: KeyedBatch) -> None:
+        """Send a block, which stays here until it is acknowledged."""
+        self._sent[side] += 1
+        self._send(side, Rows((block,), self._alive[side]))
+
+    def _send(self, direction: Side, message: Message) -> None:
+        """Send a message the way a stream flows; at the end of the chain there is nobody to hear it."""
+        neighbour = self.next[direction]
+        if neighbour is not None:
+            neighbour.put_at_once(message, LANE[direction])
+
+
+class Handshake(Topology):
+    """The chain, and the caller as source of both streams."""
+
+    keeps_order: ClassVar[bool] = False
+    meets_later: ClassVar[bool] = True
+    core_class: ClassVar[type[HandshakeCore]] = HandshakeCore
+
+    def __init__(self, layout: Layout, *, weights: Sequence[float] | None = None) -> None:
+        self._layout = layout
+        weights = [1.0] * layout.cores if weights is None else weights
+        self._cores = [self.core_class(layout, number, weight / sum(weights)) for number, weight in enumerate(weights)]
+        self._crew = Crew()
+        inboxes = [
+            self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, capacity=UNACKNOWLEDGED, joined=_joined)
+            for number, core in enumerate(self._cores)
+        ]
+        for number, core in enumerate(self._cores):
+            core.next["left"] = inboxes[number + 1] if number + 1 < layout.cores else None
+            core.next["right"] = inboxes[number - 1] if number else None
+        self._entry: dict[Side, Inbox[Message]] = {"left": inboxes[0], "right": inboxes[-1]}
+        self._alive: dict[Side, _Alive] = {side: _Alive() for side in OTHER_SIDE}
+        self._loaded: dict[Side, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
+
+    def push(self, part: Slice) -> list[pa.Table]:
+        """Let the blocks of both streams enter at their ends, wait until nothing moves."""
+        self._place_loaded()
+        block_rows, moved = self._layout.block_rows, False
+        for pair in zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows)):
+            for block in pair:
+                if block is not None:
+                    alive = self._alive[block.side].enter(block)
+                    self._entry[block.side].put(Rows((block,), alive), LANE[block.side])
+                    moved = True
+        for side, before in part.expire_before.items():
+            if before is not None and moved:
+                expiry = Expiry(side, before, self._alive[side].expire(before))
+                self._entry[OTHER_SIDE[side]].put(expiry, LANE[OTHER_SIDE[side]])
+        if moved:
+            self._crew.wait_until_quiet()
+        return self._handed_over()
+
+    def _handed_over(self) -> list[pa.Table]:
+        found = [table for core in self._cores for table in core.found]
+        for core in self._cores:
+            core.found = []
+        return found
+
+    def owed(self) -> list[pa.Table]:
+        """Return the pairs whose rows are still on their way to each other: left rows to the left of right ones."""
+        self._place_loaded()
+        owed: list[pa.Table] = []
+        for number, core in enumerate(self._cores):
+            for further in self._cores[number + 1 :]:
+                for block in core.segments["left"].blocks:
+                    owed += self._layout.gather(block, further.partners(block))
+        return owed
+
+    def windows(self, side: Side) -> Sequence[StreamWindow]:
+        """Return the windows that index a side's rows on all cores."""
+        self._place_loaded()
+        return [piece for core in self._cores for piece in core.segments[side].pieces]
+
+    def save(self, side: Side) -> list[SavedSegment]:
+        """Return a side's rows, those nearest to the end of their way first."""
+        self._place_loaded()
+        blocks = [block for core in self._way_back(side) for block in core.segments[side].blocks]
+        return [(block.rows, None if block.arrival is None else block.arrival.sequence) for block in blocks]
+
+    def _way_back(self, side: Side) -> Sequence[HandshakeCore]:
+        """Return the cores from where a stream leaves to where it enters: its oldest rows first."""
+        return self._cores[::-1] if side == "left" else self._cores
+
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+        """Take in saved rows; they are placed when all are there."""
+        self._loaded[side].append((rows, sequence))
+
+    def _place_loaded(self) -> None:
+        """Spread restored rows over the chain, the oldest nearest to the end of their way."""
+        for side, saved in self._loaded.items():
+            if not saved:
+                continue
+            whole = self._in_order(side, saved)
+            way = list(self._way_back(side))
+            for block in blocks_of(whole, self._layout.block_rows):
+                share = int(len(whole) * way[0].weight)
+                if len(way) > 1 and way[0].segments[side].rows + len(block) > share:
+                    way.pop(0)
+                way[0].segments[side].insert(block, share, None)
+                self._alive[side].enter(block)
+            for core in self._cores:
+                core.count(side, len(whole))
+                core.restored_before = max(core.restored_before, _extent(whole).high + 1)
+            saved.clear()
+
+    def _in_order(self, side: Side, saved: list[SavedSegment]) -> KeyedBatch:
+        """Put saved rows together, in the order of their numbers."""
+        rows = pa.concat_batches([segment for segment, _ in saved])
+        order = np.argsort(numbers_of(rows), kind="stable")
+        sequences = [sequence for _, sequence in saved if sequence is not None]
+        sequence = np.concatenate(sequences)[order] if sequences else None
+        # They came before all rows that they have not met yet, so they have seen none of those.
+        arrival = None if sequence is None else Arrival(sequence, np.zeros(len(sequence), np.int64))
+        return KeyedBatch(self._layout.plan, side, rows.take(pa.array(order)), arrival)
+
+    def close(self) -> None:
+        """End all threads."""
+        self._crew.close()
+
+
+class _Alive:
+    """How many rows of a stream are in its window: the blocks that entered, less those that expired."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[tuple[int, int]] = deque()
+        self._rows = 0
+
+    def enter(self, block: KeyedBatch) -> int:
+        self._blocks.append((last_place(block), len(block)))
+        self._rows += len(block)
+        return self._rows
+
+    def expire(self, before: int) -> int:
+        while self._blocks and self._blocks[0][0] < before:
+            self._rows -= self._blocks.popleft()[1]
+        return self._rows

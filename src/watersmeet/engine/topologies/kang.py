@@ -1,0 +1,30 @@
+"""Kang's three steps on one core (handshake join, section 2.2), batch-wise: the reference for every other topology.
+
+For a batch that arrives: (1) scan the other stream's window for partners, (2) insert the batch into its own window,
+(3) invalidate what has expired. Of two batches that arrive together the left one goes first, so a pair of two new rows
+is found once, by the right row.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.topologies.whole_windows import WholeWindows
+
+__all__ = ["Kang"]
+
+
+class Kang(WholeWindows):
+    """Both windows on one core, the caller's."""
+
+    keeps_order: ClassVar[bool] = False
+
+    def push(self, part: Slice) -> list[pa.Table]:
+        """Probe, insert, expire."""
+        return [table for tables in self.in_portions(part, None) for table in tables]
+
+    def close(self) -> None:
+        """Nothing to close."""

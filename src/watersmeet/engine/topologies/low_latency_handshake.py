@@ -1,0 +1,195 @@
+"""Low-latency handshake join: rows run through the whole chain at once and are stored at one home core each.
+
+Left rows run from core 0 to the right, right rows from the last core to the left. A core passes a block on before it
+joins it (*fast forwarding*), so a row reaches its partners after as many hops as they are away, not when the window has
+moved that far. Rows do not move once stored; their home follows from counting, as in SplitJoin. Expiry is said by the
+caller, in messages to all cores.
+
+*The fresh-tuple rule.* A row is fresh until it has passed all cores. An old row is at home, where every fresh row of
+the other stream passes and finds it, once. Two fresh rows may cross anywhere: left to chance they could be found at
+both homes or at neither. So they are found at the left row's home, by whichever comes there second: a right row looks
+into the fresh left rows at home there; a left row, at its home alone, looks into the fresh right rows that have passed.
+
+Rows grow old together, an *epoch* at a time: when everything that entered has passed all cores, each core is told so
+and moves its fresh rows to its windows. An epoch is bounded in blocks, which bounds the messages under way, so that a
+core never waits to send and no two can wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.threads import Crew, Inbox
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, share_of
+from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.spec.expression import Side
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.stream_window import Match, StreamWindow
+
+__all__ = ["LowLatencyHandshake"]
+
+Int64s = npt.NDArray[np.int64]
+
+EPOCH_BLOCKS: Final = 64
+"""Blocks of each stream that may be fresh at a time."""
+LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A block on its way; ``counted`` rows of its stream entered before it."""
+
+    batch: KeyedBatch
+    counted: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Everything that entered has passed all cores; rows before ``expired`` will meet no other."""
+
+    expired: dict[Side, int | None]
+
+
+Message = Fresh | EpochEnd
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    match first, second:
+        case Fresh(batch, counted), Fresh(behind, _):
+            whole = joined_blocks([batch, behind])
+            return None if whole is None else Fresh(whole, counted)
+    return None
+
+
+class LowLatencyCore:
+    """One core of the chain."""
+
+    def __init__(self, layout: Layout, number: int) -> None:
+        self._layout = layout
+        self._number = number
+        self.windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
+        self.found: list[pa.Table] = []
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        self._fresh_here = StreamWindow(self._layout.plan, "left")
+        self._passed = StreamWindow(self._layout.plan, "right")
+        self._to_store: list[KeyedBatch] = []
+
+    def handle(self, _: int, message: Message) -> None:
+        """Process a message."""
+        match message:
+            case EpochEnd(expired):
+                self._end_epoch(expired)
+            case Fresh(batch, counted):
+                neighbour = self.next[batch.side]
+                if neighbour is not None:
+                    neighbour.put_at_once(message, LANE[batch.side])
+                home = self.share(batch, counted)
+                found = list(self.windows[OTHER_SIDE[batch.side]].probe(batch))
+                if batch.side == "left":
+                    self.found += self._layout.gather(home, self._meet_passed(home))
+                else:
+                    found += self._meet_fresh(batch)
+                self.found += self._layout.gather(batch, found)
+                if len(home):
+                    self._to_store.append(home)
+
+    def share(self, batch: KeyedBatch, counted: int) -> KeyedBatch:
+        """Return the rows of a block that are at home here."""
+        return share_of(batch, counted, self._number, self._layout.cores)
+
+    def _meet_passed(self, home: KeyedBatch) -> list[Match]:
+        """Meet the fresh right rows that were here before these left rows, and stay for those to come."""
+        if not len(home):
+            return []
+        found = list(self._passed.probe(home))
+        self._fresh_here.insert(home, self._passed)
+        return found
+
+    def _meet_fresh(self, batch: KeyedBatch) -> list[Match]:
+        """Meet the fresh left rows at home here, and be remembered for those to come."""
+        found = list(self._fresh_here.probe(batch))
+        self._passed.insert(batch, self._fresh_here)
+        return found
+
+    def _end_epoch(self, expired: dict[Side, int | None]) -> None:
+        """Store what has grown old, drop what has expired."""
+        for home in self._to_store:
+            self.windows[home.side].insert(home, self.windows[OTHER_SIDE[home.side]])
+        self._begin_epoch()
+        for side, before in expired.items():
+            if before is not None:
+                self.windows[side].expire(before)
+
+
+class LowLatencyHandshake(Topology):
+    """The chain, and the caller as source and coordinator."""
+
+    keeps_order: ClassVar[bool] = False
+    core_class: ClassVar[type[LowLatencyCore]] = LowLatencyCore
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._cores = [self.core_class(layout, number) for number in range(layout.cores)]
+        self._crew = Crew()
+        self._inboxes: list[Inbox[Message]] = [
+            self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, joined=_joined)
+            for number, core in enumerate(self._cores)
+        ]
+        for number, core in enumerate(self._cores):
+            core.next["left"] = self._inboxes[number + 1] if number + 1 < layout.cores else None
+            core.next["right"] = self._inboxes[number - 1] if number else None
+        self._counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+
+    def push(self, part: Slice) -> list[pa.Table]:
+        """Let the blocks of both streams run through the chain, an epoch at a time."""
+        nothing: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
+        block_rows = self._layout.block_rows
+        pairs = zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows))
+        epoch = list(islice(pairs, EPOCH_BLOCKS))
+        while epoch:
+            for block in (block for pair in epoch for block in pair if block is not None):
+                entry = self._inboxes[0 if block.side == "left" else -1]
+                entry.put_at_once(Fresh(block, self._counted[block.side]), LANE[block.side])
+                self._counted[block.side] += len(block)
+            epoch = list(islice(pairs, EPOCH_BLOCKS))
+            self._tell_all(EpochEnd(nothing if epoch else part.expire_before))
+        found = [table for core in self._cores for table in core.found]
+        for core in self._cores:
+            core.found = []
+        return found
+
+    def _tell_all(self, message: Message) -> None:
+        self._crew.wait_until_quiet()
+        for inbox in self._inboxes:
+            inbox.put_at_once(message)
+        self._crew.wait_until_quiet()
+
+    def windows(self, side: Side) -> Sequence[StreamWindow]:
+        """Return all cores' windows of a side."""
+        return [core.windows[side] for core in self._cores]
+
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+        """Give saved rows homes."""
+        arrival = None if sequence is None else Arrival(sequence, sequence)
+        saved = KeyedBatch(self._layout.plan, side, rows, arrival)
+        for core in self._cores:
+            home = core.share(saved, self._counted[side])
+            if len(home):
+                core.windows[side].load(home.rows, None if home.arrival is None else home.arrival.sequence)
+        self._counted[side] += len(saved)
+
+    def close(self) -> None:
+        """End all threads."""
+        self._crew.close()

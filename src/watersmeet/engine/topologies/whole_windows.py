@@ -1,0 +1,165 @@
+"""Both windows in one piece each: what ``kang`` and ``panjoin`` have in common, and how they give results in portions.
+
+*As they are found.* The left batch probes the right window; pairs are gathered and handed out a table at a time, while
+the probe stands still. Then it is inserted, and the right batch takes its turn.
+
+*In order.* Of a pair the later row finds the earlier one. Rows probe in the order of arrival, as many at once as have
+pairs for one table. Where rows of both batches arrive in turn, both are inserted first, and what came after a row is
+left out by its number. How many that is can only be tried out: a probe changes nothing, so one that finds
+too much is given up, and fewer rows try again. Every pair is found once; probing costs at most a few times more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.numbering import numbers_of
+from watersmeet.engine.result import pairs_at_once
+from watersmeet.engine.topologies.contract import Layout, Order, Topology
+from watersmeet.spec.expression import Side
+from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.stream_window import Match, StreamWindow
+
+__all__ = ["WholeWindows"]
+
+FEWER: Final = 8
+"""Rows that have too many pairs are tried again so many times fewer; those that have few are followed by more."""
+FEW: Final = 1 << 10
+"""Pairs that fit into any table, or nearly."""
+
+
+class WholeWindows(Topology):
+    """A topology with one window for each side."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+
+    def windows(self, side: Side) -> Sequence[StreamWindow]:
+        """Return the one window of a side."""
+        return [self._windows[side]]
+
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
+        """Add a segment of saved rows."""
+        self._windows[side].load(rows, sequence)
+
+    def in_portions(self, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
+        """Join rows that arrive together, let expire what can; yield the pairs found, a table at a time."""
+        yield from self._as_found(part) if order is None else self._by_arrival(part)
+        self._expire(part)
+
+    def _as_found(self, part: Slice) -> Iterator[list[pa.Table]]:
+        """Probe, insert."""
+        for batch in (part.left, part.right):
+            for matches in self._tables_of(batch):
+                yield self._layout.gather(batch, matches)
+            self._insert(batch)
+
+    def _tables_of(self, batch: KeyedBatch) -> Iterator[list[Match]]:
+        """Yield what a batch meets, the pairs of a table at a time."""
+        some: list[Match] = []
+        count, most = 0, 0
+        for match in self._windows[OTHER_SIDE[batch.side]].probe(batch):
+            some.append(match)
+            count += len(match.who)
+            if count <= FEW:
+                continue
+            most = most or self._pairs_at_once(batch)
+            while count > most:
+                first, some = _split(some, most)
+                count -= most
+                yield first
+        if count:
+            yield some
+
+    def _pairs_at_once(self, batch: KeyedBatch) -> int:
+        window = self._windows[OTHER_SIDE[batch.side]]
+        stored = sum(segment.payload.nbytes for segment in window.segments) // max(1, window.rows)
+        return pairs_at_once(stored + batch.rows.nbytes // max(1, len(batch)))
+
+    def _by_arrival(self, part: Slice) -> Iterator[list[pa.Table]]:
+        """Let every row, in the order of arrival, find those before it; insert both batches."""
+        left, right = part.left, part.right
+        if len(left) and len(right) and numbers_of(left.rows)[-1] > numbers_of(right.rows)[0]:
+            self._insert(left)
+            self._insert(right)
+            yield from self._finding_earlier(left, right)
+        else:
+            for batch in (left, right):
+                yield from self._finding_earlier(batch)
+                self._insert(batch)
+
+    def _insert(self, batch: KeyedBatch) -> None:
+        """Create and insert: the window creates a subwindow when the newest is full."""
+        self._windows[batch.side].insert(batch, self._windows[OTHER_SIDE[batch.side]])
+
+    def _finding_earlier(self, *batches: KeyedBatch) -> Iterator[list[pa.Table]]:
+        arrivals = np.sort(np.concatenate([numbers_of(batch.rows) for batch in batches]))
+        most = min(map(self._pairs_at_once, batches))
+        begin, rows = 0, len(arrivals)
+        while begin < len(arrivals):
+            rows = min(rows, len(arrivals) - begin)
+            probing = [_from_to(batch, arrivals[begin], arrivals[begin + rows - 1]) for batch in batches]
+            found = self._earlier_rows(probing, most if rows > 1 else None)
+            if found is None:
+                rows = max(1, rows // FEWER)
+                continue
+            yield [
+                table
+                for batch, matches in zip(probing, found, strict=True)
+                for table in self._layout.gather(batch, matches)
+            ]
+            begin += rows
+            pairs = sum(len(match.who) for matches in found for match in matches)
+            if pairs * FEWER <= most:
+                rows *= FEWER
+
+    def _earlier_rows(self, probing: Sequence[KeyedBatch], most: int | None) -> list[list[Match]] | None:
+        """Return for some numbered rows of both sides what they meet of earlier ones; None if that is too much."""
+        found: list[list[Match]] = []
+        count = 0
+        for batch in probing:
+            matches = []
+            numbers = numbers_of(batch.rows)
+            for match in self._windows[OTHER_SIDE[batch.side]].probe(batch):
+                keep = numbers_of(match.stored)[match.row] < numbers[match.who]
+                kept = int(np.count_nonzero(keep))
+                count += kept
+                if kept:
+                    all_kept = kept == len(keep)
+                    matches.append(match if all_kept else Match(match.who[keep], match.stored, match.row[keep]))
+                if most is not None and count > most:
+                    return None
+            found.append(matches)
+        return found
+
+    def _expire(self, part: Slice) -> None:
+        for side, before in part.expire_before.items():
+            if before is not None:
+                self._windows[side].expire(before)
+
+
+def _from_to(batch: KeyedBatch, first: int, last: int) -> KeyedBatch:
+    """Return the rows of a batch that have the numbers from ``first`` to ``last``."""
+    begin, end = np.searchsorted(numbers_of(batch.rows), (first, last + 1))
+    return batch.slice(int(begin), int(end))
+
+
+def _split(matches: list[Match], at: int) -> tuple[list[Match], list[Match]]:
+    """Return the first ``at`` pairs, and the others."""
+    whole: list[Match] = []
+    for match in matches:
+        if len(match.who) > at:
+            first = Match(match.who[:at], match.stored, match.row[:at])
+            rest = Match(match.who[at:], match.stored, match.row[at:])
+            return [*whole, first] if at else whole, [rest, *matches[len(whole) + 1 :]]
+        whole.append(match)
+        at -= len(match.who)
+    return whole, []
