@@ -7,4 +7,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / folder) for folder in ("src", "tests", "tests/engine")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("src", "tests")]
