@@ -17,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
-from topologies import TOPOLOGIES, small_windows
 
 import oracle
 import watersmeet as wm
 from soak.drawing import Dice, Stream, draw_predicate, draw_streams, draw_tables, draw_window
 from strategies import STRUCTURES
+from topologies import TOPOLOGIES, small_windows
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import CountWindow, windows_of
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from topologies import disturbed, ids
 
 import watersmeet as wm
 from benchmarks.models.lock_step import LockStep, throughput
+from topologies import disturbed, ids
 
 
 def values(seed: int, rows: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[Any]]:

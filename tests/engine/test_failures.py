@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from topologies import PREDICATES, TOPOLOGIES, WINDOWS, expected, ids, join_of, run, stream, threads_left
 
 import watersmeet as wm
+from topologies import PREDICATES, TOPOLOGIES, WINDOWS, expected, ids, join_of, run, stream, threads_left
 from watersmeet.engine.threads import Crew
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import StreamWindow

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, small_windows, stream
 
 import oracle
 import watersmeet as wm
+from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, small_windows, stream
 from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema, pair_numbers
 from watersmeet.engine.result import result_schema

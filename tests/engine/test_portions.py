@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, Push, expected, ids, join_of, small_windows, stream
 
 import watersmeet as wm
+from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, Push, expected, ids, join_of, small_windows, stream
 
 MOST = 5
 """Pairs in a table, here."""

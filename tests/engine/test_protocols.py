@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from topologies import PREDICATES, WINDOWS, disturbed, expected, join_of, run, stream, threads_left
 
+from topologies import PREDICATES, WINDOWS, disturbed, expected, join_of, run, stream, threads_left
 from watersmeet.engine.topologies import handshake, low_latency_handshake, splitjoin
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch

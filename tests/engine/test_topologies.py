@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+
+import watersmeet as wm
+from strategies import STRUCTURES
 from topologies import (
     PREDICATES,
     TOPOLOGIES,
@@ -23,9 +26,6 @@ from topologies import (
     stream,
     threads_left,
 )
-
-import watersmeet as wm
-from strategies import STRUCTURES
 from watersmeet.engine.topologies import TOPOLOGIES as TOPOLOGY_CLASSES
 from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.handshake import Handshake

@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from topologies import PREDICATES, SCHEMA, TOPOLOGIES, expected, ids, join_of, small_windows, stream
 
 import oracle
 import watersmeet as wm
+from topologies import PREDICATES, SCHEMA, TOPOLOGIES, expected, ids, join_of, small_windows, stream
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 
