@@ -13,7 +13,6 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.garbage import set_aside
@@ -34,7 +33,7 @@ def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Win
     result = result_schema(plan.schemas["left"], plan.schemas["right"])
     return pipeline(
         {"left": left, "right": right},
-        streams=pair_streams(plan),
+        streams=plan,
         window=plan.window,
         routes=PairRoutes(choose_routing("auto", plan, cores), plan),
         core_ids=ids,

@@ -26,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-from watersmeet.engine.intake import Streams, pair_streams
+from watersmeet.engine.intake import Streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
@@ -272,7 +272,7 @@ def pair_query(
 
     is_timed = plan.time is not None
     return Query(
-        pair_streams(plan),
+        plan,
         {"left": window.left_ts, "right": window.right_ts} if is_timed else None,
         window.lateness if is_timed else timedelta(0),
         PairRoutes(spread, plan),

@@ -70,6 +70,7 @@ def test_differential_plain_and_chunked_rows(nulls_from: int, reserve: int) -> N
     plain: Payload = PlainRows(SCHEMA, 40, reserve)
     chunked: Payload = ChunkedRows(40)
     history: list[pa.RecordBatch] = []
+    departed: dict[bool, list[str]] = {False: [], True: []}
     end = 0
     for number in range(40):
         count = int(rng.integers(1, 60))
@@ -80,7 +81,11 @@ def test_differential_plain_and_chunked_rows(nulls_from: int, reserve: int) -> N
             payload.append(batch, numbers(end, count), Extent(end, end + count - 1))
         end += count
         for payload in (plain, chunked):
-            payload.drop_before(end - 300)
+            left = payload.expire(end - 300)
+            departed[payload is plain] += [row for part in left for row in map(repr, part.rows.to_pylist())]
+            assert sum(part.rows.num_rows for part in left) == sum(
+                len(part.numbers) for part in left if part.numbers is not None
+            )
             assert payload.appended == end
             assert payload.place == Extent(end - payload.held, end - 1)
             assert min(end, 300) <= payload.held <= 300 + 100
@@ -91,7 +96,10 @@ def test_differential_plain_and_chunked_rows(nulls_from: int, reserve: int) -> N
         assert found == taken(chunked, who, row)
     rows, sequence = plain.save()
     rows.validate(full=True)
-    assert rows.equals(pa.concat_batches(history).slice(end - plain.held))
+    everything = pa.concat_batches(history)
+    assert rows.equals(everything.slice(end - plain.held))
+    for payload, gone in ((plain, departed[True]), (chunked, departed[False])):
+        assert gone == list(map(repr, everything.slice(0, end - payload.held).to_pylist()))
     assert sequence is not None
     assert sequence[:, 0].tolist() == list(range(end - plain.held, end))
 
@@ -100,8 +108,8 @@ def test_no_pair_with_a_dropped_row_is_left() -> None:
     payload = PlainRows(SCHEMA, 10, 100)
     for first in range(0, 100, 10):
         payload.append(some_rows(first, 10, nulls=False), numbers(first, 10), Extent(first, first + 9))
-    assert payload.drop_before(50)
-    assert not payload.drop_before(50)
+    assert payload.expire(50)
+    assert not payload.expire(50)
     row = np.arange(100, dtype=np.int32)
     assert [number for _, (number, _), _ in taken(payload, row, row)] == list(range(50, 100))
     assert taken(payload, row[:50], row[:50]) == []

@@ -12,9 +12,9 @@ rows it can meet. (With hash routing the band is one key.) Then, with the newest
 *l* came first, under *g*: it lies at one core, its place under *g*, which is one of *r*'s cores under *g*; *r* probes
 there once. *r* came first, under *g*: at *l*'s place under *g* lies one copy of *r*, and nowhere else does *l* probe
 rows of *g*. (That is why runs of right rows are never mixed across generations: at a core where *l* looks for rows of
-another generation there may lie a copy of *r* that is meant for another bucket.) Both came in one micro-batch: right
-rows probe before left rows are stored, and left rows probe after right rows are, so *r* does not find *l*, and *l*
-finds *r* as if it had come before, under *n*. The proof takes one generation at a time, so generations may differ in
+another generation there may lie a copy of *r* that is meant for another bucket.) Both came in one micro-batch: left
+rows probe before right rows are stored, and right rows probe after left rows are, so *l* does not find *r*, and *r*
+finds *l* as if it had come before, under *n*. The proof takes one generation at a time, so generations may differ in
 everything but the number of groups, in the width of buckets too.
 
 **Cost.** No stored row moves. A row whose group has one core, the same in all live generations, goes to that core

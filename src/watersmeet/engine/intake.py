@@ -1,8 +1,8 @@
 """What happens to rows before they are joined: checks, lateness, order of arrival, time slices.
 
 The intake knows the progress of two streams or many (largest timestamps, row counts) and nothing of windows. What it
-has to know of the join is said by :class:`Streams`. ``accept`` changes nothing; its result carries the new progress,
-which takes effect only when the caller commits it. So a refused push leaves no trace.
+has to know of the join is said by :class:`~watersmeet.window.streams.Streams`. ``accept`` changes nothing; its result
+carries the new progress, which takes effect only when the caller commits it. So a refused push leaves no trace.
 
 Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push; a stream
 that has not delivered anything holds it back. A row behind it is late. Rows may be expired once the watermark *after*
@@ -16,68 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys, axis_valid
-from watersmeet.spec.errors import LateRowError, SchemaError, explain_refusal
+from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
-from watersmeet.spec.window import TimeWindow
-from watersmeet.window.admission import drop_filtered, drop_nulls, keep_rows
-from watersmeet.window.arrival import Counts, Moments, arrival_moments, count_arrivals
+from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
+from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.plan import MICRO_SCALE, OTHER_SIDE, JoinPlan
+from watersmeet.window.expiry import Bounds, expired_before
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.streams import Streams
 
-__all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice", "Streams", "pair_streams"]
+__all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice"]
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Part = TypeVar("Part")
 
 ROWS_PER_SLICE: Final = 1 << 17
-
-
-class Streams(Protocol):
-    """What the intake has to know of a join."""
-
-    @property
-    def schemas(self) -> Mapping[Side, pa.Schema]:
-        """The streams, in their order."""
-        ...
-
-    @property
-    def lateness(self) -> int | None:
-        """In the units of the timestamps; None for a count window."""
-        ...
-
-    @property
-    def time_scale(self) -> int:
-        """Timestamps are measured in units of 10^-time_scale seconds."""
-        ...
-
-    def length(self, stream: Side) -> int:
-        """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
-        ...
-
-    def times(self, stream: Side, rows: pa.RecordBatch) -> Moments:
-        """Return the timestamps of rows, and which of them have one."""
-        ...
-
-    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
-        """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
-        ...
-
-    def drop_nulls(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> int:
-        """Clear ``keep`` for rows that can match nothing because of a null; return how many were cleared."""
-        ...
-
-    def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
-        """Clear ``keep`` for rows that fail the conjuncts which speak of their stream alone."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -103,10 +63,10 @@ class Arrived:
 
     rows: dict[Side, pa.RecordBatch]
     times: dict[Side, Int64s] | None
-    """In a time window: when the rows came, as :meth:`Streams.times` has it."""
+    """In a time window: when the rows came, as :func:`~watersmeet.window.admission.times_of` has it."""
     counts: dict[Side, Counts] | None
     """In a count window."""
-    expire_before: dict[Side, int | None]
+    expire_before: Bounds
 
 
 @dataclass(frozen=True)
@@ -115,7 +75,7 @@ class Slice:
 
     left: KeyedBatch
     right: KeyedBatch
-    expire_before: dict[Side, int | None]
+    expire_before: Bounds
 
 
 @dataclass(frozen=True)
@@ -159,15 +119,12 @@ class Intake:
         counts = count_arrivals(sizes, self.streams.moments(rows), self.progress.rows)
         kept, nulls = {}, dict(progress.null)
         for stream, batch in rows.items():
-            keep = np.ones(batch.num_rows, bool)
-            nulls[stream] += self.streams.drop_nulls(stream, batch, keep)
-            self.streams.drop_filtered(stream, batch, keep)
-            kept[stream] = keep_rows(batch, keep)
-            counts[stream] = {other: before[keep] for other, before in counts[stream].items()}
-        before: dict[Side, int | None] = {
-            stream: progress.rows[stream] - self.streams.length(stream) for stream in rows
-        }
-        return Accepted(iter([Arrived(kept, None, counts, before)]), replace(progress, null=nulls))
+            admission = admit(self.streams, stream, batch)
+            nulls[stream] += admission.count(Verdict.NULL)
+            kept[stream] = keep_rows(batch, admission.keep)
+            counts[stream] = {other: before[admission.keep] for other, before in counts[stream].items()}
+        arrived = Arrived(kept, None, counts, expired_before(self.streams, progress.rows))
+        return Accepted(iter([arrived]), replace(progress, null=nulls))
 
     # --- time windows -----------------------------------------------------------------------------------------------
 
@@ -177,26 +134,17 @@ class Intake:
         kept, times = {}, {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
-            time, valid = self.streams.times(stream, batch)
-            keep = np.ones(batch.num_rows, bool)
-            if valid is not None:
-                keep &= valid
-            if keep.any():
-                newest = int(time.max() if valid is None else time[keep].max())
-                before = largest[stream]
-                largest[stream] = newest if before is None else max(newest, before)
-            if self.progress.watermark is not None and len(time) and int(time.min()) < self.progress.watermark:
-                behind = keep & (time < self.progress.watermark)
-                late_now = int(np.count_nonzero(behind))
-                if late_now and self.fail_on_late:
-                    raise self._late_error(stream, late_now)
-                late[stream] += late_now
-                keep &= ~behind
-            nulls[stream] += int(0 if valid is None else np.count_nonzero(~valid))
-            nulls[stream] += self.streams.drop_nulls(stream, batch, keep)
-            self.streams.drop_filtered(stream, batch, keep)
-            kept[stream] = keep_rows(batch, keep)
-            times[stream] = time if kept[stream] is batch else time[keep]
+            time, known = times_of(self.streams, stream, batch)
+            largest[stream] = _latest(largest[stream], time, known)
+            admission = admit(self.streams, stream, batch, (time, known), progress.watermark)
+            late_now = admission.count(Verdict.LATE)
+            if late_now and self.fail_on_late:
+                assert progress.watermark is not None, "before there is one, no row is late"
+                raise late_error(self.streams, stream, late_now, progress.watermark)
+            late[stream] += late_now
+            nulls[stream] += admission.count(Verdict.NULL)
+            kept[stream] = keep_rows(batch, admission.keep)
+            times[stream] = time if kept[stream] is batch else time[admission.keep]
         watermark = self._watermark(largest, lateness)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
         return Accepted(self._slices(kept, times, watermark, whole=whole), after)
@@ -227,8 +175,7 @@ class Intake:
             bound = watermark
             if watermark is not None and number < len(borders):
                 bound = min(watermark, int(borders[number]))
-            expire = {stream: None if bound is None else bound - self.streams.length(stream) for stream in rows}
-            yield Arrived(parts, moments, None, expire)
+            yield Arrived(parts, moments, None, expired_before(self.streams, dict.fromkeys(rows, bound)))
 
     def _borders(self, times: dict[Side, Int64s]) -> Int64s:
         """Return the times at which a push is cut: slices of many rows that are not shorter than the window."""
@@ -242,24 +189,6 @@ class Intake:
             return np.empty(0, np.int64)
         ranks = np.arange(1, count) * (len(together) // count)
         return np.unique(np.partition(together, ranks)[ranks])
-
-    def _late_error(self, side: Side, count: int) -> LateRowError:
-        return LateRowError(
-            explain_refusal(
-                f'{count} row(s) of the {side} stream are behind the watermark, and late="error"',
-                f"rows at or after the watermark, {self._moment(self.progress.watermark)}",
-                'give the window a longer lateness, or late="drop" to leave such rows out and count them',
-            )
-        )
-
-    def _moment(self, watermark: int | None) -> str:
-        """Return a moment in words: in UTC, where Python has it, else as a number."""
-        assert watermark is not None, "before there is one, no row is late"
-        microseconds = watermark // 10 ** (self.streams.time_scale - MICRO_SCALE)
-        try:
-            return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)}"
-        except OverflowError:
-            return f"{microseconds} microseconds since 1970"
 
     # --- both -------------------------------------------------------------------------------------------------------
 
@@ -298,7 +227,7 @@ class PairIntake(Intake):
     """Accepts pushes of two streams."""
 
     def __init__(self, plan: JoinPlan, *, fail_on_late: bool) -> None:
-        super().__init__(pair_streams(plan), fail_on_late=fail_on_late)
+        super().__init__(plan, fail_on_late=fail_on_late)
         self.plan = plan
 
     def accept_pair(self, left: pa.Table | None, right: pa.Table | None, *, whole: bool = False) -> Accepted[Slice]:
@@ -316,47 +245,12 @@ class PairIntake(Intake):
         return KeyedBatch(self.plan, side, arrived.rows[side], arrival, keys)
 
 
-class _PairStreams:
-    """A join of two streams as :class:`Streams`."""
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self._plan = plan
-
-    @property
-    def schemas(self) -> Mapping[Side, pa.Schema]:
-        return self._plan.schemas
-
-    @property
-    def lateness(self) -> int | None:
-        window = self._plan.window
-        return self._plan.time_units(window.lateness) if isinstance(window, TimeWindow) else None
-
-    @property
-    def time_scale(self) -> int:
-        return MICRO_SCALE if self._plan.time is None else self._plan.axes[self._plan.time].domain.scale
-
-    def length(self, stream: Side) -> int:
-        return self._plan.length(stream)
-
-    def times(self, stream: Side, rows: pa.RecordBatch) -> Moments:
-        assert self._plan.time is not None
-        axis = self._plan.axes[self._plan.time]
-        schemas = self._plan.schemas
-        return axis_keys(axis, stream, rows, schemas), axis_valid(axis, stream, rows, schemas)
-
-    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
-        return arrival_moments(self._plan, rows)
-
-    def drop_nulls(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> int:
-        return drop_nulls(self._plan, stream, rows, keep)
-
-    def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
-        drop_filtered(self._plan, stream, rows, keep)
-
-
-def pair_streams(plan: JoinPlan) -> Streams:
-    """Return a join of two streams as streams, called left and right."""
-    return _PairStreams(plan)
+def _latest(before: int | None, times: Int64s, known: Bools | None) -> int | None:
+    """Return the largest timestamp of a stream, some rows later."""
+    some = times if known is None else times[known]
+    if not len(some):
+        return before
+    return int(some.max()) if before is None else max(before, int(some.max()))
 
 
 def _in_time_order(

@@ -14,6 +14,7 @@ matches come all of a sudden.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.topologies.blocks import blocks_in_order_of_arrival
 from watersmeet.engine.topologies.contract import Order, Topology
 from watersmeet.engine.topologies.whole_windows import WholeWindows
-from watersmeet.spec.expression import Side
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -44,19 +44,15 @@ def portions(topology: Topology, part: Slice, order: Order | None) -> Iterator[l
 
 
 def _in_small_slices(topology: Topology, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
-    rest = len(part.left) + len(part.right)
-    if rest == 0:
-        yield topology.push(part)
-    nothing: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
-    for turn in (part.left, part.right) if order is None else blocks_in_order_of_arrival(part, max(1, rest)):
+    rows_of_both = len(part.left) + len(part.right)
+    for turn in (part.left, part.right) if order is None else blocks_in_order_of_arrival(part, max(1, rows_of_both)):
         begin, rows = 0, 0
         while begin < len(turn):
             met = sum(window.rows for window in topology.windows(OTHER_SIDE[turn.side]))
             rows = max(1, rows, contract.PAIRS_AT_ONCE // max(1, met))
             some = turn.slice(begin, min(begin + rows, len(turn)))
             begin += len(some)
-            rest -= len(some)
-            found = topology.push(_one_sided(part, some, nothing if rest else part.expire_before))
+            found = topology.push(_one_sided(part, some))
             count = sum(table.num_rows for table in found)
             if count * GROWTH <= contract.PAIRS_AT_ONCE:
                 rows *= GROWTH
@@ -65,7 +61,7 @@ def _in_small_slices(topology: Topology, part: Slice, order: Order | None) -> It
             yield found
 
 
-def _one_sided(part: Slice, some: KeyedBatch, expire_before: dict[Side, int | None]) -> Slice:
+def _one_sided(part: Slice, some: KeyedBatch) -> Slice:
     if some.side == "left":
-        return Slice(some, part.right.slice(0, 0), expire_before)
-    return Slice(part.left.slice(0, 0), some, expire_before)
+        return replace(part, left=some, right=part.right.slice(0, 0))
+    return replace(part, left=part.left.slice(0, 0), right=some)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.arrow_bytes import DAMAGE, read_rows, write_rows
-from watersmeet.engine.intake import Progress, Streams, pair_streams
+from watersmeet.engine.intake import Progress
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.topologies.contract import SavedSegment
 from watersmeet.spec.errors import SnapshotError, explain_refusal
@@ -48,8 +48,9 @@ from watersmeet.spec.structure import (
 )
 from watersmeet.spec.typing import Schemas, type_of
 from watersmeet.spec.window import CountWindow, TimeWindow
-from watersmeet.window.admission import keep_rows
+from watersmeet.window.admission import admit, keep_rows, times_of
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan, plan_join
+from watersmeet.window.streams import Streams
 
 __all__ = [
     "Saved",
@@ -135,7 +136,7 @@ def read_snapshot(blob: bytes) -> Saved:
         schemas = {side: _own_schema(schema, counted=counted) for side, (schema, _) in rows.items()}
         predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
         plan = plan_join(schemas["left"], schemas["right"], predicate, window, content["structure"])
-        progress = progress_from_json(content["progress"], pair_streams(plan))
+        progress = progress_from_json(content["progress"], plan)
         segments = {
             side: [_segment(batch, counted=counted) for batch in batches] for side, (_, batches) in rows.items()
         }
@@ -319,17 +320,13 @@ def flag_from_json(given: Json) -> bool:
 
 def admitted(streams: Streams, stream: Side, rows: pa.RecordBatch, progress: Progress) -> Bools:
     """Return which rows can match: the others would not have been saved, and are left out."""
-    keep = np.ones(rows.num_rows, bool)
-    if streams.lateness is not None:
-        times, valid = streams.times(stream, rows)
-        if valid is not None:
-            keep &= valid
+    times = None if streams.lateness is None else times_of(streams, stream, rows)
+    if times is not None:
+        known = times[0] if times[1] is None else times[0][times[1]]
         largest = progress.largest_time[stream]
-        if keep.any() and (largest is None or int(times[keep].max()) > largest):
+        if len(known) and (largest is None or int(known.max()) > largest):
             raise refuse_damaged(f"it has a row of {stream} that is later than the latest one")
-    streams.drop_nulls(stream, rows, keep)
-    streams.drop_filtered(stream, rows, keep)
-    return keep
+    return admit(streams, stream, rows, times).keep
 
 
 def check_numbers_of_rows(numbers: Iterable[Int64s], stream: Side, progress: Progress) -> None:
@@ -343,13 +340,12 @@ def check_numbers_of_rows(numbers: Iterable[Int64s], stream: Side, progress: Pro
 
 def _checked(plan: JoinPlan, side: Side, segments: list[SavedSegment], progress: Progress) -> list[SavedSegment]:
     """Return the rows of one side that can match; raise where they cannot have been saved."""
-    streams = pair_streams(plan)
     if sum(rows.num_rows for rows, _ in segments) > progress.rows[side]:
         raise refuse_damaged(f"it has more {side} rows than have come")
     check_numbers_of_rows((sequence for _, sequence in segments if sequence is not None), side, progress)
     kept = []
     for rows, sequence in segments:
-        keep = admitted(streams, side, rows, progress)
+        keep = admitted(plan, side, rows, progress)
         if keep.any():
             kept.append((keep_rows(rows, keep), None if sequence is None else sequence[keep]))
     return kept

@@ -6,11 +6,13 @@ import math
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Self, get_args
 
 import pyarrow as pa
 
 from watersmeet.engine.collect import Collector
+from watersmeet.engine.driver import drive
 from watersmeet.engine.explain import explain_join
 from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
@@ -231,11 +233,11 @@ class StreamJoin(Lifecycle):
 
     def _in_portions(self, parts: Iterator[Slice]) -> Iterator[pa.Table]:
         """Yield the pairs of some rows as the caller sees them, in tables of bounded size."""
-        for part in self._collected(parts):
-            for found in portions(self._topology, self._numbered(part), self._order):
-                pairs = self._arranged(found, in_order=self._topology.keeps_order)
-                if pairs:
-                    yield from bounded_tables([pa.concat_tables(pairs)])
+        in_portions = partial(portions, self._topology, order=self._order)
+        for found in drive(self._topology, map(self._numbered, self._collected(parts)), in_portions):
+            pairs = self._arranged(found, in_order=self._topology.keeps_order)
+            if pairs:
+                yield from bounded_tables([pa.concat_tables(pairs)])
 
     def _count(self, results: int) -> None:
         self._pairs += results
@@ -256,11 +258,9 @@ class StreamJoin(Lifecycle):
 
     def _join(self, parts: Iterable[Slice]) -> list[pa.Table]:
         """Return the pairs of some rows as the caller sees them."""
-        found, slices = [], 0
-        for part in parts:
-            found += self._topology.push(self._numbered(part))
-            slices += 1
-        return self._arranged(found, in_order=self._topology.keeps_order and slices == 1)
+        found = list(drive(self._topology, map(self._numbered, parts), lambda part: [self._topology.push(part)]))
+        in_order = self._topology.keeps_order and len(found) == 1
+        return self._arranged([pairs for some in found for pairs in some], in_order=in_order)
 
     def _numbered(self, part: Slice) -> Slice:
         """Return rows as the topology takes them: numbered, where it needs that, in the order of their numbers."""

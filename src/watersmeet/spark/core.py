@@ -33,7 +33,6 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from watersmeet.balance.loads import GroupCounter
-from watersmeet.engine.intake import Streams
 from watersmeet.engine.result import bounded_tables
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import Envelope, one_batch, open_blob, to_blobs
@@ -43,10 +42,12 @@ from watersmeet.spark.identity import Identity
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
-from watersmeet.spec.errors import LateRowError, SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
-from watersmeet.window.admission import keep_rows
+from watersmeet.window.admission import is_late, keep_rows, late_error, times_of
 from watersmeet.window.arrival import Counts
+from watersmeet.window.expiry import expired_before
+from watersmeet.window.streams import Streams
 
 __all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core", "row_bytes"]
 
@@ -169,17 +170,17 @@ class Core(StatefulProcessor):
             pairs += results.num_rows
             yield _results(results)
         done = time.perf_counter()
-        before = {}
-        for stream in self._streams.schemas:
-            before[stream] = self._expire(manifest, stream, watermark if self._is_timed else counted.get(stream, 0))
+        reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
+        before = self._expire(manifest, reached)
+        for stream in before:
             self._merge(manifest, stream, before[stream])
         self.settled(manifest, before)
         self.runs.check()
         self._store.save(manifest)
         self._heard.add(core)
-        reached = timerValues.getCurrentWatermarkInMs()
-        if reached >= 0 and core != KEEPER:  # below 0 a query has no timers
-            self._handle.registerTimer(reached + 1)
+        moment = timerValues.getCurrentWatermarkInMs()
+        if moment >= 0 and core != KEEPER:  # below 0 a query has no timers
+            self._handle.registerTimer(moment + 1)
         yield _record(
             self._held(manifest)
             | {
@@ -214,8 +215,7 @@ class Core(StatefulProcessor):
         self.live = Generations(max(stored, default=0), min(stored, default=0))
         watermark = self._watermark(timerValues)
         self.rest(manifest)
-        before = {stream: self._expire(manifest, stream, watermark) for stream in self._streams.schemas}
-        self.settled(manifest, before)
+        self.settled(manifest, self._expire(manifest, dict.fromkeys(self._streams.schemas, watermark)))
         self._store.save(manifest)
         yield _record(self._held(manifest) | {"core": core, "busy_seconds": time.perf_counter() - begin})
 
@@ -268,14 +268,17 @@ class Core(StatefulProcessor):
         milliseconds = timers.getCurrentWatermarkInMs()
         return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
 
-    def _expire(self, manifest: Manifest, stream: Side, reached: int | None) -> int:
-        """Remove runs that have expired as a whole. Return before which place rows have expired."""
-        runs = manifest.runs[stream]
-        lowest = min((run.low for run in runs), default=0)
-        before = lowest if reached is None else reached - self._streams.length(stream)
-        for run in self.expired(runs, before):
-            self.runs.remove(run)
-            runs.remove(run)
+    def _expire(self, manifest: Manifest, reached: Mapping[Side, int | None]) -> dict[Side, int]:
+        """Remove runs that have expired as a whole. Return before which places rows have expired."""
+        before = {
+            stream: min((run.low for run in manifest.runs[stream]), default=0) if place is None else place
+            for stream, place in expired_before(self._streams, reached).items()
+        }
+        for stream, place in before.items():
+            runs = manifest.runs[stream]
+            for run in self.expired(runs, place):
+                self.runs.remove(run)
+                runs.remove(run)
         return before
 
     def _merge(self, manifest: Manifest, stream: Side, before: int) -> None:
@@ -308,27 +311,18 @@ class Core(StatefulProcessor):
             counts.rows_in += whole.rows.num_rows
             rows, stored, probed, group = whole.rows, whole.stored, whole.probed, whole.group
             if watermark is not None and rows.num_rows:
-                in_time = self._streams.times(stream, rows)[0] >= watermark
-                late = rows.num_rows - int(np.count_nonzero(in_time))
-                if late:
-                    counts.late_rows += late
-                    self._refuse_late(stream, late)
+                late = is_late(times_of(self._streams, stream, rows)[0], watermark)
+                if late is not None:
+                    in_time, late_rows = ~late, int(np.count_nonzero(late))
+                    if self._fail_on_late:
+                        raise late_error(self._streams, stream, late_rows, watermark)
+                    counts.late_rows += late_rows
                     rows = keep_rows(rows, in_time)
                     stored = None if stored is None else stored[in_time]
                     probed = None if probed is None else probed[in_time]
                     group = None if group is None else group[in_time]
             arrived[stream] = Arrived(rows, stored, whole.counts, probed, group)
         return arrived, counted, counts
-
-    def _refuse_late(self, stream: Side, count: int) -> None:
-        if self._fail_on_late:
-            raise LateRowError(
-                explain_refusal(
-                    f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
-                    "rows at or after the watermark",
-                    'allow more lateness (withWatermark, or lateness of the window), or late="drop"',
-                )
-            )
 
 
 def row_bytes(rows: pa.RecordBatch) -> int:

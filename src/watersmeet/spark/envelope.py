@@ -29,14 +29,14 @@ from pyspark import TaskContext
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Route
 from watersmeet.engine.arrow_bytes import check_rows
-from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
-from watersmeet.window.admission import keep_rows
+from watersmeet.window.admission import Verdict, admit, keep_rows
 from watersmeet.window.arrival import Counts
+from watersmeet.window.streams import Streams
 
 __all__ = [
     "COUNT",
@@ -144,10 +144,8 @@ def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
 
 def joinable(streams: Streams, stream: Side, rows: pa.RecordBatch) -> tuple[Bools, int]:
     """Tell which rows can match at all, and how many cannot because of a null."""
-    keep = np.ones(rows.num_rows, bool)
-    nulls = streams.drop_nulls(stream, rows, keep)
-    streams.drop_filtered(stream, rows, keep)
-    return keep, nulls
+    admission = admit(streams, stream, rows)
+    return admission.keep, admission.count(Verdict.NULL)
 
 
 def unpacker(schema: pa.Schema) -> ArrowMap:

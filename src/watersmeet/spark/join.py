@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
 
-from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.stream_join import Late, check_join
 from watersmeet.spark.balancing import balance_queries, folder_of_tables
@@ -113,7 +112,7 @@ def join(
     )
     return pipeline(
         frames,
-        streams=pair_streams(plan),
+        streams=plan,
         window=plan.window,
         routes=PairRoutes(spread, plan),
         core_ids=ids,

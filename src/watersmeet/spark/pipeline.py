@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import TimestampNTZType
 
-from watersmeet.engine.intake import Streams
 from watersmeet.engine.stream_join import check_numbers
 from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core import METRIC_NAMES, OUTPUT
@@ -31,6 +30,7 @@ from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
+from watersmeet.window.streams import Streams
 
 __all__ = ["METRICS", "cache_bytes", "check_frames", "check_options", "ids_of", "partitions_of", "pipeline"]
 

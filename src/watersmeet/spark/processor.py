@@ -1,9 +1,9 @@
 """One core of a join of two streams.
 
-Order inside a micro-batch. Right rows probe the stored left rows, then are stored; left rows probe the stored right
-rows, new ones included, then are stored. With broadcast routing a core stores only some rows, so a pair of two new rows
-is found once, where the right row is stored. While the routing table changes, a left row may be here for the sake of
-some generations' right rows only (see :mod:`watersmeet.balance.placement`).
+Order inside a micro-batch, as in-process: left rows probe the stored right rows, then are stored; right rows probe the
+stored left rows, new ones included, then are stored. A left row is stored on one core, and the right row comes there,
+so a pair of two new rows is found once, by the right row. While the routing table changes, a left row may be here for
+the sake of some generations' right rows only (see :mod:`watersmeet.balance.placement`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.engine.intake import pair_streams
 from watersmeet.engine.result import gather_pairs, pairs_at_once
 from watersmeet.spark.core import Arrived, Core, row_bytes
 from watersmeet.spark.identity import Identity
@@ -48,7 +47,7 @@ class JoinProcessor(Core):
         routing: Routing,
         result: pa.Schema,
     ) -> None:
-        super().__init__(pair_streams(plan), identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._routing = routing
         self._result = result
@@ -62,7 +61,7 @@ class JoinProcessor(Core):
     def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
         """Yield the pairs of a micro-batch."""
         self._windows = self._segments.windows(manifest.runs, found)
-        for side in ("right", "left"):
+        for side in ("left", "right"):
             own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
             batch = self._batch(side, arrived[side])
             for window, keep in self._probes(arrived[side], other, manifest.runs[OTHER_SIDE[side]]):

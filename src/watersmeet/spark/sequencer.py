@@ -16,13 +16,13 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.engine.intake import Streams
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, Routes, envelopes, joinable, one_batch, open_blob, seal
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import count_arrivals
+from watersmeet.window.streams import Streams
 
 __all__ = ["Sequencer"]
 

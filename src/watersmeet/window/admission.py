@@ -1,40 +1,136 @@
-"""Which rows of a batch can match at all: with a value on every axis that needs one, true to their side's conjuncts."""
+"""Admission: which rows take part in a join, and why the others do not.
+
+A row takes part if it has a timestamp, is not late, has a value on every axis that needs one, and satisfies what the
+predicate says of its stream alone. Whoever takes rows in asks here: the intake, Spark's packer and cores, a snapshot
+that is restored. The first reason counts, in the order of :class:`Verdict`'s checks: no time, late, null, condition.
+
+Cost: a byte per row. Columns without nulls are not looked at, and nothing is computed for what cannot fail.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_valid
+from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.columns.values import is_true
+from watersmeet.spec.errors import LateRowError, explain_refusal
 from watersmeet.spec.expression import Side
-from watersmeet.window.plan import JoinPlan
+from watersmeet.window.arrival import Moments
+from watersmeet.window.plan import MICRO_SCALE
+from watersmeet.window.streams import Streams
 
-__all__ = ["drop_filtered", "drop_nulls", "keep_rows"]
+__all__ = ["Admission", "Verdict", "admit", "is_late", "keep_rows", "late_error", "times_of"]
 
 Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+Verdicts = npt.NDArray[np.uint8]
 
 
-def drop_nulls(plan: JoinPlan, side: Side, rows: pa.RecordBatch, keep: Bools) -> int:
-    """Clear ``keep`` for rows without a value on an axis where nulls match nothing; return how many were cleared."""
-    before = int(np.count_nonzero(keep))
-    for axis in plan.axes:
-        if axis.domain.nulls:
-            continue
-        valid = axis_valid(axis, side, rows, plan.schemas)
+class Verdict(IntEnum):
+    """What becomes of a row."""
+
+    TAKES_PART = 0
+    LATE = 1
+    """It lies behind the watermark."""
+    NULL = 2
+    """It has no timestamp, or no value where a null matches nothing."""
+    FAILS = 3
+    """It does not satisfy what the predicate says of its stream alone."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The verdict on every row of a batch."""
+
+    verdicts: Verdicts
+
+    @cached_property
+    def keep(self) -> Bools:
+        """Which rows take part."""
+        return np.equal(self.verdicts, Verdict.TAKES_PART)
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many rows got a verdict."""
+        return int(np.count_nonzero(self.verdicts == verdict))
+
+
+def admit(
+    streams: Streams, stream: Side, rows: pa.RecordBatch, times: Moments | None = None, watermark: int | None = None
+) -> Admission:
+    """Judge rows of a stream; ``times``, of a time window, are those of :func:`times_of` if they are known already.
+
+    Without a ``watermark`` no row is late.
+    """
+    verdicts = np.zeros(rows.num_rows, np.uint8)
+    known = times[1] if times is not None else _has_time(streams, stream, rows)
+    if known is not None:
+        _judge(verdicts, ~known, Verdict.NULL)
+    if times is not None and watermark is not None:
+        late = is_late(times[0], watermark)
+        if late is not None:
+            _judge(verdicts, late, Verdict.LATE)
+    for axis, side, schemas in streams.compared(stream):
+        valid = axis_valid(axis, side, rows, schemas)
         if valid is not None:
-            keep &= valid
-    return before - int(np.count_nonzero(keep))
+            _judge(verdicts, ~valid, Verdict.NULL)
+    condition = streams.condition(stream)
+    if condition is not None:
+        satisfied = is_true(condition, lambda column: rows.column(column.name), streams.schemas, rows.num_rows)
+        _judge(verdicts, ~satisfied, Verdict.FAILS)
+    return Admission(verdicts)
 
 
-def drop_filtered(plan: JoinPlan, side: Side, rows: pa.RecordBatch, keep: Bools) -> None:
-    """Clear ``keep`` for rows that fail the conjuncts which speak of their side alone."""
-    predicate = plan.filters[side]
-    if predicate is not None:
-        keep &= is_true(predicate, lambda column: rows.column(column.name), plan.schemas, rows.num_rows)
+def times_of(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Moments:
+    """Return the timestamps of a time window's rows, and which rows have one (None: all)."""
+    axis, side, schemas = streams.time_axis(stream)
+    return axis_keys(axis, side, rows, schemas), axis_valid(axis, side, rows, schemas)
+
+
+def is_late(times: Int64s, watermark: int) -> Bools | None:
+    """Tell which rows lie behind the watermark; None: none does."""
+    return times < watermark if len(times) and int(times.min()) < watermark else None
+
+
+def late_error(streams: Streams, stream: Side, count: int, watermark: int) -> LateRowError:
+    """Return what is raised for late rows with ``late="error"``."""
+    return LateRowError(
+        explain_refusal(
+            f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
+            f"rows at or after the watermark, {_moment(watermark, streams.time_scale)}",
+            "give the window a longer lateness (on Spark withWatermark too), "
+            'or late="drop" to leave such rows out and count them',
+        )
+    )
 
 
 def keep_rows(rows: pa.RecordBatch, keep: Bools) -> pa.RecordBatch:
     """Return the rows to keep: the batch itself when that is all."""
     return rows if keep.all() else rows.filter(pa.array(keep))
+
+
+def _judge(verdicts: Verdicts, where: Bools, verdict: Verdict) -> None:
+    """Give a verdict to rows that have no other yet."""
+    verdicts[where & (verdicts == Verdict.TAKES_PART)] = verdict
+
+
+def _has_time(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Bools | None:
+    if streams.lateness is None:
+        return None
+    axis, side, schemas = streams.time_axis(stream)
+    return axis_valid(axis, side, rows, schemas)
+
+
+def _moment(time: int, time_scale: int) -> str:
+    """Return a timestamp in words: in UTC, where Python has it, else as a number."""
+    microseconds = time // 10 ** (time_scale - MICRO_SCALE)
+    try:
+        return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)}"
+    except OverflowError:
+        return f"{microseconds} microseconds since 1970"

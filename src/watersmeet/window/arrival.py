@@ -6,14 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.spec.expression import Side
-from watersmeet.window.batch import Arrival
-from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
-__all__ = ["Counts", "Moments", "arrival_moments", "count_arrivals", "number_arrivals"]
+__all__ = ["Counts", "Moments", "count_arrivals"]
 
 Int64s = npt.NDArray[np.int64]
 Moments = tuple[Int64s, npt.NDArray[np.bool_] | None]
@@ -22,29 +18,6 @@ Counts = dict[Side, Int64s]
 """For every row of one stream how many rows of each stream, its own included, came before it."""
 
 BEFORE_ALL = -1
-
-
-def number_arrivals(
-    plan: JoinPlan, rows: Mapping[Side, pa.RecordBatch], first: Mapping[Side, int]
-) -> dict[Side, Arrival]:
-    """Give the rows of a push their numbers: by ``order_by``, left before right, then as given.
-
-    ``first`` tells how many rows of each stream came before this push.
-    """
-    sizes = {side: batch.num_rows for side, batch in rows.items()}
-    counts = count_arrivals(sizes, arrival_moments(plan, rows), first)
-    return {side: Arrival(own[side], own[OTHER_SIDE[side]]) for side, own in counts.items()}
-
-
-def arrival_moments(plan: JoinPlan, rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments] | None:
-    """Return what the rows of a push are ordered by; None where there is no ``order_by``."""
-    axis = plan.arrival
-    if axis is None:
-        return None
-    return {
-        side: (axis_keys(axis, side, batch, plan.schemas), axis_valid(axis, side, batch, plan.schemas))
-        for side, batch in rows.items()
-    }
 
 
 def count_arrivals(

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.kernels.pairs import split_pairs
+from watersmeet.window.expiry import Departed
 
 __all__ = ["ChunkedRows", "Extent", "KeysOf", "Payload", "Stored", "extent_of", "one_array"]
 
@@ -103,8 +104,8 @@ class Payload(Protocol):
         """Take note that no row will be added any more."""
         ...
 
-    def drop_before(self, place: int) -> bool:
-        """Drop the first rows as far as all lie before ``place``, in steps; tell whether there were any."""
+    def expire(self, before: int) -> list[Departed]:
+        """Drop the first rows as far as all lie before ``before``, in steps; return those that have left."""
         ...
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
@@ -194,12 +195,14 @@ class ChunkedRows:
                 self._combine(begin, end)
             begin += 1
 
-    def drop_before(self, place: int) -> bool:
-        """Drop the first chunks whose rows all lie before ``place``; tell whether there were any."""
-        before = self.dropped
-        while self.chunks and self.chunks[0].place.high < place:
-            self.dropped += self.chunks.pop(0).rows.num_rows
-        return self.dropped > before
+    def expire(self, before: int) -> list[Departed]:
+        """Drop the first chunks whose rows all lie before ``before``; return these rows."""
+        left = []
+        while self.chunks and self.chunks[0].place.high < before:
+            chunk = self.chunks.pop(0)
+            self.dropped += chunk.rows.num_rows
+            left.append(Departed(chunk.rows, None if chunk.sequence is None else chunk.sequence[:, 0]))
+        return left
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
         """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""

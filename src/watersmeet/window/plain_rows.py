@@ -3,10 +3,10 @@
 Design. Every column lies in an :class:`~watersmeet.window.arena.Arena`, and so do the arrival numbers of a count window
 and keys that are not a column themselves. All rows are one Arrow record batch, a view, so pairs found in a subwindow
 are gathered at once, wherever its rows lie. Rows expire at the front in *steps* of at least ``step`` rows: a step goes
-when all its rows have expired, and its memory is given back to the system.
+when all its rows have expired, and with the next expiry its memory is given back to the system.
 
 Invariant: row *i* is value *i* of every arena; dropped rows keep their numbers, and no pair with them leaves ``split``.
-Cost: a row is copied once. Besides its rows a subwindow holds at most one step of expired ones, and a page per column.
+Cost: a row is copied once. Besides its rows a subwindow holds at most two steps of expired ones, and a page per column.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.window.arena import CAN_FREE, Arena
+from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, KeysOf, Stored
 
 __all__ = ["PlainRows", "can_be_plain"]
@@ -131,7 +132,7 @@ class PlainRows:
         self._adding = Lock()
         self._steps: deque[_Step] = deque()
         self._view: pa.RecordBatch | None = None
-        self.dropped = 0
+        self.dropped = self._freed = 0
         self.appended = 0
 
     # --- as the rows of a subwindow ---------------------------------------------------------------------------------
@@ -172,20 +173,31 @@ class PlainRows:
     def seal(self) -> None:
         """Nothing to do: rows are in one piece already."""
 
-    def drop_before(self, place: int) -> bool:
-        """Drop the first steps whose rows all lie before ``place``; tell whether there were any."""
-        before = self.dropped
-        while self._steps and self._steps[0].place.high < place:
+    def expire(self, before: int) -> list[Departed]:
+        """Drop the first steps whose rows all lie before ``before``; return these rows.
+
+        Their memory is given back at the next expiry: until then somebody may look at what has left.
+        """
+        self._free()
+        first = self.dropped
+        while self._steps and self._steps[0].place.high < before:
             self.dropped += self._steps.popleft().rows
-        if self.dropped == before:
-            return False
+        if self.dropped == first:
+            return []
+        rows, sequence = self.rows.slice(first, self.dropped - first), self.sequence
+        return [Departed(rows, None if sequence is None else sequence[first : self.dropped, 0])]
+
+    def _free(self) -> None:
+        """Give back the memory of rows that were dropped."""
+        if self._freed == self.dropped:
+            return
         for column in self._columns:
             column.free_before(self.dropped)
         for computed in self._computed_keys():
             computed.free_before(self.dropped)
         if self._sequence is not None:
             self._sequence.free_before(2 * self.dropped)
-        return True
+        self._freed = self.dropped
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
         """Yield the pairs whose row was not dropped."""

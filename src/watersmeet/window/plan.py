@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
@@ -20,6 +22,8 @@ from watersmeet.spec.normal import Axis, KeyDomain, normal_form
 from watersmeet.spec.typing import Schemas, check_predicate, type_of
 from watersmeet.spec.window import TimeWindow, Window
 from watersmeet.subwindow.choose import Structure, check_structure
+from watersmeet.window.arrival import Moments
+from watersmeet.window.streams import AxisSide
 
 __all__ = ["MICRO_SCALE", "OTHER_SIDE", "JoinPlan", "arrival_axis", "check_layouts", "check_time_column", "plan_join"]
 
@@ -65,6 +69,42 @@ class JoinPlan:
         """Return how long a row of ``side`` stays: in units of the time axis, or in rows."""
         own = self.window.left if side == "left" else self.window.right
         return own if isinstance(own, int) else self.time_units(own)
+
+    # --- as streams: see :mod:`watersmeet.window.streams` -------------------------------------------------------------
+
+    @property
+    def lateness(self) -> int | None:
+        """In the units of the timestamps; None for a count window."""
+        return self.time_units(self.window.lateness) if isinstance(self.window, TimeWindow) else None
+
+    @property
+    def time_scale(self) -> int:
+        """Timestamps are measured in units of 10^-time_scale seconds."""
+        return MICRO_SCALE if self.time is None else self.axes[self.time].domain.scale
+
+    def time_axis(self, side: Side) -> AxisSide:
+        """Return where a side of a time window has its timestamps."""
+        assert self.time is not None
+        return AxisSide(self.axes[self.time], side, self.schemas)
+
+    def compared(self, side: Side) -> list[AxisSide]:
+        """Return the axes of the predicate on which a row must have a value to match anything."""
+        axes = (axis for number, axis in enumerate(self.axes) if number != self.time and not axis.domain.nulls)
+        return [AxisSide(axis, side, self.schemas) for axis in axes]
+
+    def condition(self, side: Side) -> Predicate | None:
+        """Return what a row must satisfy by itself; None: nothing."""
+        return self.filters[side]
+
+    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments] | None:
+        """Return what a count window's rows are ordered by inside a push; None: the left rows, then the right ones."""
+        axis = self.arrival
+        if axis is None:
+            return None
+        return {
+            side: (axis_keys(axis, side, batch, self.schemas), axis_valid(axis, side, batch, self.schemas))
+            for side, batch in rows.items()
+        }
 
 
 def plan_join(

@@ -22,6 +22,7 @@ from watersmeet.subwindow.contract import (
     pairs_of,
 )
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Payload
 
 __all__ = ["Segment"]
@@ -77,10 +78,12 @@ class Segment:
             part.index.seal()
         self.payload.seal()
 
-    def drop_before(self, place: int) -> None:
-        """Free the rows that lie before ``place``, as far as whole steps of them do."""
-        if self.place.low < place and self.payload.drop_before(place):
+    def expire(self, before: int) -> list[Departed]:
+        """Drop the rows that lie before ``before``, as far as whole steps of them do; return them."""
+        left = self.payload.expire(before) if self.place.low < before else []
+        if left:
             self.place = self.payload.place
+        return left
 
     def probe(self, batch: KeyedBatch) -> Iterator[Pairs]:
         """Yield the candidates that the index finds, never very many at once."""

@@ -34,6 +34,7 @@ from watersmeet.spec.expression import Column, Predicate, Side
 from watersmeet.subwindow.choose import STRUCTURES, Choice, IndexOrder, choose, create, order_fraction
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import ChunkedRows, Extent, Payload, Stored, extent_of, one_array
 from watersmeet.window.plain_rows import PlainRows, can_be_plain
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
@@ -118,12 +119,14 @@ class StreamWindow:
         for stored, pairs in candidates:
             yield Match(pairs.who, stored.rows, pairs.row)
 
-    def expire(self, before: int) -> None:
-        """Drop the oldest segments whose rows all lie before ``before`` (a time or a sequence number)."""
+    def expire(self, before: int) -> list[Departed]:
+        """Drop the oldest segments whose rows all lie before ``before``, a time or a number; return what has left."""
+        left: list[Departed] = []
         while self.segments and self.segments[0].place.high < before:
-            self.segments.popleft()
+            left += self.segments.popleft().expire(before)
         if self.segments:
-            self.segments[0].drop_before(before)
+            left += self.segments[0].expire(before)
+        return left
 
     def save(self) -> list[tuple[pa.RecordBatch, Int64s | None]]:
         """Return the rows of each segment, with their arrival numbers in a count window."""

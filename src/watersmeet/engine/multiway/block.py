@@ -31,11 +31,20 @@ class Block:
     """
 
     def __init__(
-        self, stream: Side, rows: pa.RecordBatch, counts: Counts | None, first: int, limits: Mapping[Side, int]
+        self,
+        stream: Side,
+        rows: pa.RecordBatch,
+        counts: Counts | None,
+        first: int,
+        limits: Mapping[Side, int],
+        *,
+        times: Int64s | None = None,
     ) -> None:
         self.stream = stream
         self.rows = rows
         self.counts = counts
+        self.times = times
+        """In a time window: the rows' timestamps, where they are known already."""
         self.limits = limits
         self.numbers: Int64s = first + np.arange(rows.num_rows)
         self._batches: dict[Side, KeyedBatch] = {}
@@ -57,6 +66,7 @@ class Block:
                 None if self.counts is None else {name: own[begin:end] for name, own in self.counts.items()},
                 first + begin,
                 self.limits,
+                times=None if self.times is None else self.times[begin:end],
             )
             for begin, end in pairwise(cuts)
         ]
@@ -68,8 +78,9 @@ class Block:
             names = pair.columns(self.stream)
             columns = [self.rows.column(name) for name in names]
             rows = narrowed(names, columns, self.numbers)
+            keys = {} if self.times is None or pair.plan.time is None else {pair.plan.time: self.times}
             self._batches[partner] = KeyedBatch(
-                pair.plan, pair.side(self.stream), rows, arrival_of(self.stream, partner, self.counts)
+                pair.plan, pair.side(self.stream), rows, arrival_of(self.stream, partner, self.counts), keys
             )
         return self._batches[partner]
 

@@ -11,7 +11,7 @@ Departure from the paper: the order in which a row passes through the ring is no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from watersmeet.engine.multiway.probe_order import ProbeOrders
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.spec.expression import Side
 from watersmeet.window.arrival import Counts
+from watersmeet.window.expiry import Bounds, Departed
 
 __all__ = ["Circular", "Steps"]
 
@@ -36,18 +37,15 @@ class Circular:
         self.orders = ProbeOrders(stages)
 
     def push(self, arrived: Arrived) -> list[pa.Table]:
-        """Join rows that arrive together, let expire what can; return the results found."""
+        """Join rows that arrive together; return the results found."""
         return list(self.in_portions(arrived))
 
     def in_portions(self, arrived: Arrived) -> Iterator[pa.Table]:
         """Do the same, and yield the results (never none) a portion at a time."""
-        for stream, rows in arrived.rows.items():
-            block = self.stages.enter(stream, rows, None if arrived.counts is None else arrived.counts[stream])
-            if len(block):
-                yield from map(self.stages.gather, self.join(block))
-                self.stages.index(block)
-                self.count(block)
-        self.expire(arrived.expire_before)
+        for block in self.stages.enter_all(arrived):
+            yield from map(self.stages.gather, self.join(block))
+            self.stages.index(block)
+            self.count(block)
 
     def join(self, block: Block) -> Iterator[Partials]:
         """Yield the results that a block completes."""
@@ -90,9 +88,9 @@ class Circular:
     def decide(self) -> None:
         """Think again, now that more is known of the streams."""
 
-    def expire(self, before: Mapping[Side, int | None]) -> None:
-        """Drop what no row to come can meet."""
-        self.stages.expire(before)
+    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+        """Drop what no row to come can meet; return what has left."""
+        return self.stages.expire(before)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Self, get_args
 
 import pyarrow as pa
 
+from watersmeet.engine.driver import drive
 from watersmeet.engine.intake import Arrived, Intake
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.multiway.explain import explain_streams
@@ -143,7 +144,7 @@ class MultiStreamJoin(Lifecycle):
         slices = self._accepted("push()", tables)
         engine = self._strategy if self._ring is None else self._ring
         results = self._rest()
-        results += [table for arrived in slices for table in engine.push(arrived)]
+        results += drive(self._strategy, slices, engine.push)
         return self._delivered(results)
 
     def pushes(self, /, **tables: pa.Table | None) -> Iterator[pa.Table]:
@@ -160,8 +161,7 @@ class MultiStreamJoin(Lifecycle):
     @in_turn("pushes()")
     def _take_in(self, tables: Mapping[Side, pa.Table | None]) -> None:
         slices = self._accepted("pushes()", tables)
-        found = (table for arrived in slices for table in self._strategy.in_portions(arrived))
-        self._under_way.append(bounded_tables(found))
+        self._under_way.append(bounded_tables(drive(self._strategy, slices, self._strategy.in_portions)))
 
     def _accepted(self, what: str, tables: Mapping[Side, pa.Table | None]) -> Iterator[Arrived]:
         """Check rows and say that they will be joined; return them in slices."""

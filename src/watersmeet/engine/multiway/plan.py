@@ -12,7 +12,7 @@ that read more. Everything below, indexes and windows, knows joins of two stream
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
@@ -23,7 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.columns.keys import axis_keys, axis_valid
-from watersmeet.columns.values import is_true
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
 from watersmeet.spec.names import resolve_columns, resolve_name
@@ -32,9 +31,9 @@ from watersmeet.spec.streams import by_sides, check_names, take_apart
 from watersmeet.spec.typing import check_predicate
 from watersmeet.spec.window import CountWindows, TimeWindows, Windows
 from watersmeet.subwindow.choose import Structure, check_structure
-from watersmeet.window.admission import drop_nulls
 from watersmeet.window.arrival import Moments
 from watersmeet.window.plan import MICRO_SCALE, JoinPlan, arrival_axis, check_layouts, check_time_column, plan_join
+from watersmeet.window.streams import AxisSide
 
 __all__ = ["MultiPlan", "PairPlan", "Residual", "plan_streams"]
 
@@ -76,7 +75,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class MultiPlan:
-    """A join of many streams, checked and taken apart. It tells the intake what that has to know."""
+    """A join of many streams, checked and taken apart."""
 
     schemas: dict[Side, pa.Schema]
     predicate: Predicate
@@ -114,7 +113,7 @@ class MultiPlan:
             column.with_name(f"{stream}_{column.name}") for stream, schema in self.schemas.items() for column in schema
         )
 
-    # --- what the intake has to know ---------------------------------------------------------------------------------
+    # --- as streams: see :mod:`watersmeet.window.streams` -------------------------------------------------------------
 
     @property
     def lateness(self) -> int | None:
@@ -129,12 +128,22 @@ class MultiPlan:
     def _units(self, duration: timedelta) -> int:
         return int(duration // timedelta(microseconds=1) * 10 ** (self.time_scale - MICRO_SCALE))
 
-    def times(self, stream: Side, rows: pa.RecordBatch) -> Moments:
-        """Return the timestamps of rows, and which of them have one."""
-        pair = next(pair for streams, pair in self.pairs.items() if stream in streams)
-        assert pair.plan.time is not None
-        axis, side, schemas = pair.plan.axes[pair.plan.time], pair.side(stream), pair.plan.schemas
-        return axis_keys(axis, side, rows, schemas), axis_valid(axis, side, rows, schemas)
+    def _pairs_of(self, stream: Side) -> Iterator[PairPlan]:
+        """Yield what holds between a stream and each other one."""
+        return (pair for streams, pair in self.pairs.items() if stream in streams)
+
+    def time_axis(self, stream: Side) -> AxisSide:
+        """Return where a time window's stream has its timestamps."""
+        pair = next(self._pairs_of(stream))
+        return pair.plan.time_axis(pair.side(stream))
+
+    def compared(self, stream: Side) -> list[AxisSide]:
+        """Return the axes on which a row of a stream must have a value to match anything."""
+        return [axis for pair in self._pairs_of(stream) for axis in pair.plan.compared(pair.side(stream))]
+
+    def condition(self, stream: Side) -> Predicate | None:
+        """Return what a row of a stream must satisfy by itself; None: nothing."""
+        return self.filters.get(stream)
 
     def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
         """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
@@ -145,19 +154,6 @@ class MultiPlan:
             schemas = {side: self.schemas[stream]}
             found[stream] = axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas)
         return found
-
-    def drop_nulls(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> int:
-        """Clear ``keep`` for rows without a value on some axis; return how many were cleared."""
-        return sum(
-            drop_nulls(pair.plan, pair.side(stream), rows, keep)
-            for streams, pair in self.pairs.items()
-            if stream in streams
-        )
-
-    def drop_filtered(self, stream: Side, rows: pa.RecordBatch, keep: Bools) -> None:
-        """Clear ``keep`` for rows that fail the conjuncts which speak of their stream alone."""
-        if stream in self.filters:
-            keep &= is_true(self.filters[stream], lambda column: rows.column(column.name), self.schemas, rows.num_rows)
 
 
 def plan_streams(

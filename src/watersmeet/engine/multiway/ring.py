@@ -60,14 +60,10 @@ class Ring:
         self._passages: list[tuple[Partials, Step, Passage]] = []
 
     def push(self, arrived: Arrived) -> list[pa.Table]:
-        """Join rows that arrive together, let expire what can; return the results found."""
+        """Join rows that arrive together; return the results found."""
         strategy = self._strategy
         self._results, self._passages = [], []
-        blocks = [
-            strategy.stages.enter(stream, rows, None if arrived.counts is None else arrived.counts[stream])
-            for stream, rows in arrived.rows.items()
-            if rows.num_rows
-        ]
+        blocks = list(strategy.stages.enter_all(arrived))
         for block in blocks:
             self._inbox[block.stream].put(block, NEW)
         self._crew.wait_until_quiet()
@@ -83,7 +79,6 @@ class Ring:
             strategy.note(*passage)
         for block in blocks:
             strategy.count(block)
-        strategy.expire(arrived.expire_before)
         return self._results
 
     def close(self) -> None:

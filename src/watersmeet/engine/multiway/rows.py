@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.spec.expression import Side
 from watersmeet.window.arrival import Counts
+from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, one_array
 
 __all__ = ["Chunk", "Places", "RowStore"]
@@ -146,14 +148,13 @@ class RowStore:
         self.end = chunk.end
         self._note_chunks()
 
-    def drop_before(self, place: int) -> None:
-        """Drop the first chunks whose rows all lie before ``place``."""
-        gone = 0
-        while gone < len(self.chunks) and self.chunks[gone].place.high < place:
-            gone += 1
-        if gone:
-            del self.chunks[:gone]
+    def expire(self, before: int) -> list[Departed]:
+        """Drop the first chunks whose rows all lie before ``before``; return these rows."""
+        left = list(takewhile(lambda chunk: chunk.place.high < before, self.chunks))
+        if left:
+            del self.chunks[: len(left)]
             self._note_chunks()
+        return [Departed(chunk.rows) for chunk in left]
 
     def _note_chunks(self) -> None:
         self._starts = np.array([chunk.first for chunk in self.chunks], np.int64)

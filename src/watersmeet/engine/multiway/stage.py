@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from watersmeet.columns.keys import key_ranges
 from watersmeet.columns.values import is_true
+from watersmeet.engine.intake import Arrived
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.partial import Expansion, Partials, distinct, together
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
@@ -42,6 +43,7 @@ from watersmeet.spec.expression import Column, Predicate, Side
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.payload import extent_of
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -130,11 +132,11 @@ class Stage:
         for piece in pieces:
             self.add(piece)
 
-    def expire(self, before: int) -> None:
-        """Drop what lies before ``before`` (a time or a sequence number), as far as whole steps do."""
-        self.rows.drop_before(before)
+    def expire(self, before: int) -> list[Departed]:
+        """Drop what lies before ``before``, a time or a number, as far as whole steps do; return the rows."""
         for window in self.windows.values():
             window.expire(before)
+        return self.rows.expire(before)
 
     @property
     def nbytes(self) -> int:
@@ -160,14 +162,18 @@ class Stages:
 
     # --- enter, store, expire ----------------------------------------------------------------------------------------
 
-    def block(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None) -> Block:
+    def block(
+        self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
+    ) -> Block:
         """Return rows as the next block; whoever calls this also lets a stage hold it before the next one."""
         limits = {other: stage.rows.end for other, stage in self.of.items()}
-        return Block(stream, rows, counts, self.of[stream].rows.end, limits)
+        return Block(stream, rows, counts, self.of[stream].rows.end, limits, times=times)
 
-    def enter(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None) -> Block:
+    def enter(
+        self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
+    ) -> Block:
         """Let rows enter: they get their numbers and are held."""
-        block = self.block(stream, rows, counts)
+        block = self.block(stream, rows, counts, times)
         self.of[stream].hold(block)
         return block
 
@@ -176,11 +182,17 @@ class Stages:
         if len(block):
             self.of[block.stream].index(block, self.of)
 
-    def expire(self, before: Mapping[Side, int | None]) -> None:
-        """Drop what no row to come can meet."""
-        for stream, place in before.items():
-            if place is not None:
-                self.of[stream].expire(place)
+    def enter_all(self, arrived: Arrived) -> Iterator[Block]:
+        """Let the rows of all streams enter, one stream after the other; yield their blocks, none empty."""
+        for stream, rows in arrived.rows.items():
+            if rows.num_rows:
+                counts = None if arrived.counts is None else arrived.counts[stream]
+                times = None if arrived.times is None else arrived.times[stream]
+                yield self.enter(stream, rows, counts, times)
+
+    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+        """Drop what no row to come can meet; return what has left."""
+        return expire({stream: [stage] for stream, stage in self.of.items()}, before)
 
     # --- a step ------------------------------------------------------------------------------------------------------
 

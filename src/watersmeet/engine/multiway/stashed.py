@@ -12,7 +12,7 @@ filling, for most of its entries would be overwritten and recomputed: such a sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, Literal
 
@@ -22,6 +22,7 @@ from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import Stash, StashPlan
 from watersmeet.spec.expression import Side
+from watersmeet.window.expiry import Bounds, Departed
 
 __all__ = ["Stashed", "Strategy", "strategy_of"]
 
@@ -102,11 +103,11 @@ class Stashed(Circular):
         if self.stash is not None:
             self._use(self.stash.plan)
 
-    def expire(self, before: Mapping[Side, int | None]) -> None:
-        """Drop what no row to come can meet."""
-        super().expire(before)
+    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+        """Drop what no row to come can meet; return what has left."""
         if self.stash is not None:
             self.stash.expire(before)
+        return super().expire(before)
 
     # --- decide ------------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,15 @@
 """What a topology is: windows and cores put together so that every pair of rows meets exactly once.
 
-A topology is given *slices* (left and right rows that arrive together, and what expires afterwards) and gives tables of
-pairs. Whether a pair satisfies predicate and window follows from the two rows alone (timestamps, or a count window's
-arrival numbers), so any core can decide it, at any time, as long as both rows come together there. When rows expire is
-said by the intake, with bounds that no row to come can reach behind.
+A topology is the tactic of a join of two streams (see :mod:`watersmeet.engine.driver`). It is given *slices*, left and
+right rows that arrive together, and gives tables of pairs. Whether a pair satisfies predicate and window follows from
+the two rows alone (timestamps, or a count window's arrival numbers), so any core can decide it, at any time, as long as
+both rows come together there. When rows expire is said by the driver, with bounds that no row to come can reach behind.
 
 The contract, for all topologies:
 
 - ``push`` returns when nothing moves any more, so what it returns does not depend on timing: the pairs that its rows
   complete. Only in ``handshake`` rows meet later, on their way, and ``owed`` tells what is still to be found.
-- Windows are bounded by what the intake lets expire, messages by the lanes' capacity, results by one push.
+- Windows are bounded by what the driver lets expire, messages by the lanes' capacity, results by one push.
 - An exception in a core is raised in the caller. The topology is then closed, and of no further use.
 """
 
@@ -28,6 +28,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
@@ -72,8 +73,12 @@ class Topology(Protocol):
     def __init__(self, layout: Layout) -> None: ...
 
     def push(self, part: Slice) -> list[pa.Table]:
-        """Join rows that arrive together, let expire what can; return the pairs found."""
+        """Join rows that arrive together; return the pairs found."""
         ...
+
+    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+        """Drop what lies before these places; return what has left."""
+        return expire({side: self.windows(side) for side in before}, before)
 
     def owed(self) -> list[pa.Table]:
         """Return the pairs of stored rows that have not met yet: none, where rows meet as they arrive."""

@@ -48,6 +48,7 @@ from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, last_p
 from watersmeet.engine.topologies.contract import Layout, SavedSegment, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.expiry import Bounds, Departed
 from watersmeet.window.payload import Extent
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -138,13 +139,15 @@ class Segment:
             found = piece.probe(batch)
             yield from found if numbers.low >= first else _from_number(found, first)
 
-    def drop_oldest(self) -> None:
-        """Remove the oldest block."""
-        self.rows -= len(self.blocks.popleft())
+    def drop_oldest(self) -> KeyedBatch:
+        """Remove the oldest block and return it."""
+        block = self.blocks.popleft()
+        self.rows -= len(block)
         first = _extent(self.blocks[0]).low if self.blocks else None
         while self.pieces and (first is None or self._extents[0].high < first):
             self.pieces.popleft()
             self._extents.popleft()
+        return block
 
     @property
     def newest(self) -> StreamWindow | None:
@@ -183,6 +186,8 @@ class HandshakeCore:
         self.restored_before = 0
         """Rows with smaller numbers were restored."""
         self.found: list[pa.Table] = []
+        self.departed: dict[Side, list[Departed]] = {side: [] for side in OTHER_SIDE}
+        """Rows that have expired at the end of their way."""
 
     def handle(self, _: int, message: Message) -> None:
         """Process a message, then let move on what still should (lines 2 to 7)."""
@@ -235,7 +240,9 @@ class HandshakeCore:
         if self.next[side] is None:
             before = self._expired[side]
             while before is not None and segment.blocks and last_place(segment.blocks[0]) < before:
-                segment.drop_oldest()
+                block = segment.drop_oldest()
+                numbers = None if block.arrival is None else block.arrival.sequence
+                self.departed[side].append(Departed(block.rows, numbers))
             return
         unsent = segment.rows + arriving - sum(len(segment.blocks[at]) for at in range(self._sent[side]))
         while unsent > self._share[side] and self._sent[side] < UNACKNOWLEDGED:  # lines 23 to 26
@@ -290,13 +297,27 @@ class Handshake(Topology):
                     alive = self._alive[block.side].enter(block)
                     self._entry[block.side].put(Rows((block,), alive), LANE[block.side])
                     moved = True
-        for side, before in part.expire_before.items():
-            if before is not None and moved:
-                expiry = Expiry(side, before, self._alive[side].expire(before))
-                self._entry[OTHER_SIDE[side]].put(expiry, LANE[OTHER_SIDE[side]])
         if moved:
             self._crew.wait_until_quiet()
         return self._handed_over()
+
+    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+        """Tell all cores what has expired; rows leave at the end of their way. Pairs of rows that move on are owed."""
+        self._place_loaded()
+        told = False
+        for side, place in before.items():
+            if place is not None and self._alive[side].expire(place):
+                expiry = Expiry(side, place, self._alive[side].rows)
+                self._entry[OTHER_SIDE[side]].put(expiry, LANE[OTHER_SIDE[side]])
+                told = True
+        if told:
+            self._crew.wait_until_quiet()
+        departed: dict[Side, list[Departed]] = {side: [] for side in before}
+        for core in self._cores:
+            for side, left in core.departed.items():
+                departed[side] += left
+                left.clear()
+        return departed
 
     def _handed_over(self) -> list[pa.Table]:
         found = [table for core in self._cores for table in core.found]
@@ -305,9 +326,12 @@ class Handshake(Topology):
         return found
 
     def owed(self) -> list[pa.Table]:
-        """Return the pairs whose rows are still on their way to each other: left rows to the left of right ones."""
+        """Return the pairs whose rows are still on their way to each other: left rows to the left of right ones.
+
+        With them come those that met since the last push.
+        """
         self._place_loaded()
-        owed: list[pa.Table] = []
+        owed = [table for core in self._cores for table in core.found]
         for number, core in enumerate(self._cores):
             for further in self._cores[number + 1 :]:
                 for block in core.segments["left"].blocks:
@@ -371,14 +395,16 @@ class _Alive:
 
     def __init__(self) -> None:
         self._blocks: deque[tuple[int, int]] = deque()
-        self._rows = 0
+        self.rows = 0
 
     def enter(self, block: KeyedBatch) -> int:
         self._blocks.append((last_place(block), len(block)))
-        self._rows += len(block)
-        return self._rows
+        self.rows += len(block)
+        return self.rows
 
-    def expire(self, before: int) -> int:
+    def expire(self, before: int) -> bool:
+        """Leave out the oldest blocks that lie before ``before``; tell whether there were any."""
+        rows = self.rows
         while self._blocks and self._blocks[0][0] < before:
-            self._rows -= self._blocks.popleft()[1]
-        return self._rows
+            self.rows -= self._blocks.popleft()[1]
+        return self.rows < rows

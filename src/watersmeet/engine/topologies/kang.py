@@ -23,7 +23,7 @@ class Kang(WholeWindows):
     keeps_order: ClassVar[bool] = False
 
     def push(self, part: Slice) -> list[pa.Table]:
-        """Probe, insert, expire."""
+        """Probe, insert."""
         return [table for tables in self.in_portions(part, None) for table in tables]
 
     def close(self) -> None:

@@ -2,8 +2,7 @@
 
 Left rows run from core 0 to the right, right rows from the last core to the left. A core passes a block on before it
 joins it (*fast forwarding*), so a row reaches its partners after as many hops as they are away, not when the window has
-moved that far. Rows do not move once stored; their home follows from counting, as in SplitJoin. Expiry is said by the
-caller, in messages to all cores.
+moved that far. Rows do not move once stored; their home follows from counting, as in SplitJoin.
 
 *The fresh-tuple rule.* A row is fresh until it has passed all cores. An old row is at home, where every fresh row of
 the other stream passes and finds it, once. Two fresh rows may cross anywhere: left to chance they could be found at
@@ -54,9 +53,7 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Everything that entered has passed all cores; rows before ``expired`` will meet no other."""
-
-    expired: dict[Side, int | None]
+    """Everything that entered has passed all cores."""
 
 
 Message = Fresh | EpochEnd
@@ -89,8 +86,8 @@ class LowLatencyCore:
     def handle(self, _: int, message: Message) -> None:
         """Process a message."""
         match message:
-            case EpochEnd(expired):
-                self._end_epoch(expired)
+            case EpochEnd():
+                self._end_epoch()
             case Fresh(batch, counted):
                 neighbour = self.next[batch.side]
                 if neighbour is not None:
@@ -123,14 +120,11 @@ class LowLatencyCore:
         self._passed.insert(batch, self._fresh_here)
         return found
 
-    def _end_epoch(self, expired: dict[Side, int | None]) -> None:
-        """Store what has grown old, drop what has expired."""
+    def _end_epoch(self) -> None:
+        """Store what has grown old."""
         for home in self._to_store:
             self.windows[home.side].insert(home, self.windows[OTHER_SIDE[home.side]])
         self._begin_epoch()
-        for side, before in expired.items():
-            if before is not None:
-                self.windows[side].expire(before)
 
 
 class LowLatencyHandshake(Topology):
@@ -154,7 +148,6 @@ class LowLatencyHandshake(Topology):
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Let the blocks of both streams run through the chain, an epoch at a time."""
-        nothing: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
         block_rows = self._layout.block_rows
         pairs = zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows))
         epoch = list(islice(pairs, EPOCH_BLOCKS))
@@ -164,7 +157,7 @@ class LowLatencyHandshake(Topology):
                 entry.put_at_once(Fresh(block, self._counted[block.side]), LANE[block.side])
                 self._counted[block.side] += len(block)
             epoch = list(islice(pairs, EPOCH_BLOCKS))
-            self._tell_all(EpochEnd(nothing if epoch else part.expire_before))
+            self._tell_all(EpochEnd())
         found = [table for core in self._cores for table in core.found]
         for core in self._cores:
             core.found = []

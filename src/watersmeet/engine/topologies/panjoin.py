@@ -2,9 +2,9 @@
 
 The five steps: (1) *collect* rows, which the caller's pushes do, (2) *preprocess*: keys are computed and each batch is
 sorted once, (3) *send* the commands of a push, (4) *process*, (5) *feed back* the pairs. The commands are ``create``
-and ``insert`` (one for the newest subwindow), ``probe`` (for the other stream's subwindows) and ``expire``. Gathering
-the columns of what a probe has found is a command too, for either side of the pairs: nothing waits for it, so it fills
-the time in which a worker would wait for another.
+and ``insert`` (one for the newest subwindow) and ``probe`` (for the other stream's subwindows); ``expire`` comes from
+the driver. Gathering the columns of what a probe has found is a command too, for either side of the pairs: nothing
+waits for it, so it fills the time in which a worker would wait for another.
 
 Where it departs. Workers share one memory, and that pays twice. The manager's thread is a worker too, so one core needs
 no other thread and is as fast as ``kang``. And a command need not be carried out by the owner of a subwindow: there are
@@ -158,7 +158,6 @@ class PanJoin(WholeWindows):
         most = self._stretches(len(left), len(right))
         stretches = self._cut(left, most), self._cut(right, most)
         self._process(self._commands(left, right, *stretches), sum(map(len, stretches)), max(len(left), len(right)))
-        self._expire(part)
         return [table for some in stretches for stretch in some for table in stretch.pairs(self._layout)]
 
     def _commands(

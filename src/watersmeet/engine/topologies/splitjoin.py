@@ -5,9 +5,8 @@ whose inner nodes are threads that pass messages on. A core processes all rows a
 each stream, and those whose number is its own modulo the number of cores are its.
 
 *Join core* (algorithm 2). The left region stores left rows and is probed by right ones, the right region the other way
-round. Expiry is local (section 4.4) and needs no messages of its own. In a count window it is passive: what a core
-stores pushes out what is older than the window. In a time window it is active: before a block probes a region, what it
-can no longer meet is dropped. How far back that is comes with the block, since rows of a push may be out of order.
+round. Expiry (section 4.4) is local in that each core drops rows of its own regions, and needs no messages: between two
+pushes the driver tells how far back rows can still be met.
 
 *Gathering* (section 5). A core punctuates its results with stars: after every so many probing rows, and within one
 probing row after every so many stored ones. Mergers put the results of all cores between the same two stars together,
@@ -71,11 +70,10 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of one stream, its place among those of its push, and what no block from now on can meet."""
+    """A block of one stream, and its place among those of its push."""
 
     batch: KeyedBatch
     place: int
-    expired: dict[Side, int | None]
 
 
 class JoinCore:
@@ -91,25 +89,15 @@ class JoinCore:
         self._marked: dict[int, Marked] = {}
 
     def handle(self, _: int, block: _Block) -> None:
-        """Expire, process, store (algorithm 2)."""
+        """Process, store (algorithm 2)."""
         batch = block.batch
         other = self.windows[OTHER_SIDE[batch.side]]
-        if self._layout.plan.time is not None:
-            self._expire(other, block)
         for pairs in self._layout.gather(batch, list(other.probe(batch))):
             if self._punctuation is None:
                 self._found.append(pairs)
             else:
                 self._marked[block.place] = _punctuate(pairs, batch.side, self._punctuation)
         self._store(batch)
-        if self._layout.plan.time is None:
-            self._expire(self.windows[batch.side], block)
-
-    @staticmethod
-    def _expire(region: StreamWindow, block: _Block) -> None:
-        before = block.expired[region.side]
-        if before is not None:
-            region.expire(before)
 
     def _store(self, batch: KeyedBatch) -> None:
         """Store the rows whose turn it is."""
@@ -155,7 +143,6 @@ class SplitJoin(Topology):
             ],
             fanout,
         )
-        self._expired: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
 
     def _distribution_tree(self, leaves: list[Inbox[_Block]], fanout: int) -> list[Inbox[_Block]]:
         """Return the inboxes that the caller feeds: the cores', or those of the distributors above them."""
@@ -170,7 +157,7 @@ class SplitJoin(Topology):
     def _joined(self, first: _Block, second: _Block) -> _Block | None:
         """Return two blocks of a push as one; where results are ordered each has its own place among them."""
         batch = joined_blocks([first.batch, second.batch]) if self._layout.order is None else None
-        return None if batch is None else _Block(batch, first.place, first.expired)
+        return None if batch is None else _Block(batch, first.place)
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Distribute the blocks of a slice, wait for all cores and merge what they found."""
@@ -182,10 +169,9 @@ class SplitJoin(Topology):
         )
         number = 0
         for number, batch in enumerate(blocks, 1):
-            _distribute(self._roots, 0, _Block(batch, number, self._expired))
+            _distribute(self._roots, 0, _Block(batch, number))
         if number:
             self._crew.wait_until_quiet()
-        self._expired = part.expire_before
         return self._gathered(number) if ordered else [table for core in self._cores for table in core.handed_over()]
 
     def _gathered(self, blocks: int) -> list[pa.Table]:

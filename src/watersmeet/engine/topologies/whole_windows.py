@@ -51,9 +51,8 @@ class WholeWindows(Topology):
         self._windows[side].load(rows, sequence)
 
     def in_portions(self, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
-        """Join rows that arrive together, let expire what can; yield the pairs found, a table at a time."""
-        yield from self._as_found(part) if order is None else self._by_arrival(part)
-        self._expire(part)
+        """Join rows that arrive together; yield the pairs found, a table at a time."""
+        return self._as_found(part) if order is None else self._by_arrival(part)
 
     def _as_found(self, part: Slice) -> Iterator[list[pa.Table]]:
         """Probe, insert."""
@@ -139,11 +138,6 @@ class WholeWindows(Topology):
                     return None
             found.append(matches)
         return found
-
-    def _expire(self, part: Slice) -> None:
-        for side, before in part.expire_before.items():
-            if before is not None:
-                self._windows[side].expire(before)
 
 
 def _from_to(batch: KeyedBatch, first: int, last: int) -> KeyedBatch:
