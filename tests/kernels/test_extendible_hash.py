@@ -127,3 +127,15 @@ def test_buckets_at_the_deepest_level_chain_pages_for_several_keys() -> None:
     buckets = Buckets(1, 2)
     buckets.insert(keys)
     assert buckets.check()[3, 2] == 12
+
+
+@pytest.mark.parametrize(
+    ("even", "odd", "merges"), [(3, 3, False), (1, 5, False), (5, 1, False), (2, 3, True), (0, 5, True)]
+)
+def test_buddies_merge_below_two_theta_rows(even: int, odd: int, merges: bool) -> None:
+    rows = (even, odd)
+    keys = [[key for key in range(99) if mixed(key) % 2 == bit][: rows[bit]] for bit in (0, 1)]
+    buckets = Buckets(3, 6, depth=1)
+    buckets.insert(np.array([*keys[0], *keys[1]]))
+    buckets.merge()
+    assert buckets.check() == ({(0, 0): even + odd} if merges else {(0, 1): even, (1, 1): odd})

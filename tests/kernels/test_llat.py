@@ -119,6 +119,12 @@ def test_oracle_more_probes_than_are_counted_at_once(probes: int, most: int) -> 
     check_pairs(table_of(chains, 4), chains, lo, lo + random.integers(-1, 12, probes), most)
 
 
+def test_a_portion_that_is_full_ends_where_the_next_probes_are_counted() -> None:
+    chains = partitioned(np.array([7]))
+    lo = np.full(CHUNK + 3, 7)
+    check_pairs(table_of(chains, 1), chains, lo, lo, CHUNK)
+
+
 @pytest.mark.parametrize("order", [[], [0], [2, 0], [3, 2, 1, 0]])
 def test_chains_are_packed_in_the_order_asked_for(order: list[int]) -> None:
     chains = [[INT64.max, 1], [], [7] * 9, [INT64.min]]
