@@ -43,8 +43,8 @@ mutants: $(READY) ## Change the package in one place at a time and see whether t
 	@$(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY)) $(if $(WORKERS),--workers $(WORKERS))
 
 coverage: $(READY) ## Run the kernels' tests uncompiled and show which branches they take
-	@NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q --timeout=900 --cov=watersmeet.kernels --cov-branch --cov-report=term-missing \
-	  tests/subwindow tests/columns tests/window
+	@NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q --timeout=900 --cov=src/watersmeet/kernels --cov-branch --cov-report=term-missing \
+	  tests/kernels tests/subwindow tests/columns tests/window
 
 lint: $(READY) ## Check format and lint (ruff)
 	@$(BIN)/ruff format --check .

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.window.arena import CAN_FREE, LARGE_ARENA, Arena
+from watersmeet.window.arena import CAN_FREE
 from watersmeet.window.payload import ChunkedRows, Extent, Payload
 from watersmeet.window.plain_rows import PlainRows, can_be_plain
 
@@ -113,23 +113,6 @@ def test_no_pair_with_a_dropped_row_is_left() -> None:
     row = np.arange(100, dtype=np.int32)
     assert [number for _, (number, _), _ in taken(payload, row, row)] == list(range(50, 100))
     assert taken(payload, row[:50], row[:50]) == []
-
-
-@pytest.mark.parametrize("reserve", [1, LARGE_ARENA // 8])
-def test_an_arena_gives_whole_pages_back_and_keeps_the_rest(reserve: int) -> None:
-    arena = Arena(np.dtype(np.int64), reserve)
-    count = LARGE_ARENA // 4
-    for first in range(0, count, count // 16):
-        arena.append(np.arange(first, first + count // 16))
-    full = arena.nbytes
-    assert full == 8 * count
-    arena.free_before(count // 2)
-    assert arena.nbytes == full // 2
-    assert arena.values[count // 2 :].tolist() == list(range(count // 2, count))
-    assert not arena.values[: count // 2].any(), "the system has taken these pages back"
-    arena.append(np.arange(count, 2 * count))  # moves to a larger one
-    assert arena.nbytes == full // 2 + full
-    assert arena.values[count // 2 :].tolist() == list(range(count // 2, 2 * count))
 
 
 def test_keys_that_are_no_column_are_computed_once_for_every_row() -> None:

@@ -17,6 +17,7 @@ from watersmeet.columns.vectors import (
     Vector,
     aligned,
     all_valid,
+    as_array,
     days_to_microseconds,
     extent,
     integers,
@@ -56,7 +57,7 @@ def arithmetic(operator: str, a: Vector, b: Vector, target: ValueType) -> Vector
         divisor = np.where(nonzero, y, 1)
         if object in (x.dtype, divisor.dtype):
             x, divisor = x.astype(object), divisor.astype(object)
-            rest = np.asarray(np.abs(x) % np.abs(divisor))
+            rest = as_array(np.abs(x) % np.abs(divisor))
             rest = pick(x < 0, -rest, rest)
         else:
             rest = np.fmod(x, divisor)
@@ -79,7 +80,7 @@ def _decimal_quotient(a: Vector, b: Vector, target: ValueType, valid: Bools | No
     """Divide decimals as Spark does: to the target's scale, halves away from zero."""
     x, y = np.asarray(a.data).astype(object), np.asarray(b.data).astype(object)
     shift = target.scale - a.type.scale + b.type.scale
-    x, y = (np.asarray(x * 10**shift), y) if shift >= 0 else (x, np.asarray(y * 10**-shift))
+    x, y = (as_array(x * 10**shift), y) if shift >= 0 else (x, as_array(y * 10**-shift))
     nonzero = np.asarray(y != 0, bool)
     y = pick(nonzero, y, 1)
     return Vector(target, _half_up(x, y), all_valid(valid, nonzero))

@@ -25,6 +25,7 @@ __all__ = [
     "Vector",
     "aligned",
     "all_valid",
+    "as_array",
     "constant_vector",
     "days_to_microseconds",
     "extent",
@@ -159,6 +160,11 @@ def scalar(number: int) -> Array:
     return np.array(number, np.int64 if INT64_MIN <= number <= INT64_MAX else object)
 
 
+def as_array(result: Array | int) -> Array:
+    """Return what NumPy computed as an array; of unbounded integers without dimensions it makes a Python integer."""
+    return scalar(result) if isinstance(result, int) else np.asarray(result)
+
+
 def extent(data: Array) -> tuple[int, int]:
     """Return the smallest and the largest of some integers."""
     data = np.asarray(data)
@@ -180,7 +186,7 @@ def integers(operator: str, a: Array, b: Array) -> Array:
                 ends = (min(products), max(products))
         if ends[0] < INT64_MIN or ends[1] > INT64_MAX:
             a, b = a.astype(object), b.astype(object)
-    return np.asarray({"+": np.add, "-": np.subtract, "*": np.multiply}[operator](a, b))
+    return as_array({"+": np.add, "-": np.subtract, "*": np.multiply}[operator](a, b))
 
 
 def _rescaled(vector: Vector, scale: int) -> Array:
@@ -223,10 +229,10 @@ def all_valid(a: Bools | None, b: Bools | None) -> Bools | None:
 
 def pick(condition: Array, a: Array | int, b: Array | int) -> Array:
     """Return ``a`` where ``condition`` holds, else ``b``; either may be a Python integer of any size."""
-    return np.where(condition, np.asarray(a), np.asarray(b))
+    return np.where(condition, as_array(a), as_array(b))
 
 
 def sizes(data: Array) -> Array:
     """Return the absolute values of some integers."""
     data = np.asarray(data)
-    return np.asarray(np.abs(data.astype(object) if extent(data)[0] == INT64_MIN else data))
+    return as_array(np.abs(data.astype(object) if extent(data)[0] == INT64_MIN else data))

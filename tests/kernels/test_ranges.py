@@ -1,4 +1,4 @@
-"""Two ways to find ranges in a sorted run: searching it and merging with it give the same."""
+"""Ranges in a sorted run: searching it and merging with it give the same; and what a range stands for."""
 
 from __future__ import annotations
 
@@ -102,3 +102,40 @@ def test_merging_finds_the_ranges_that_searching_does(
         for (wanted_group, low), high in zip(probes, hi.tolist(), strict=True)
         for group, key in entries
     )
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 63, 64, 65, 511, 513, 5000, 40_000])
+@pytest.mark.parametrize("probes", [1, 2, ranges.AHEAD, 2 * ranges.AHEAD + 1, 300])
+def test_oracle_runs_of_three_levels(size: int, probes: int) -> None:
+    """NumPy's binary search finds the same, in runs that fill their blocks and such that do not."""
+    random = np.random.default_rng(size)
+    stored = np.sort(random.integers(0, size, size))
+    lo = np.sort(random.integers(-2, size + 2, probes))
+    hi = np.maximum.accumulate(lo + random.integers(-1, size // 9 + 2, probes))
+    who = random.permutation(probes).astype(np.int32)
+    begin, end = np.searchsorted(stored, lo, "left"), np.searchsorted(stored, hi, "right")
+    hit = end > begin
+    expected = (int((end - begin)[hit].sum()), begin[hit].tolist(), end[hit].tolist(), who[hit].tolist())
+    assert found_by_both(padded(stored.tolist()), None, size, (lo, hi, None, who)) == [expected, expected]
+
+
+def test_an_empty_run_has_no_ranges() -> None:
+    run = padded([])
+    out = np.empty(1, np.int64), np.empty(1, np.int64), np.empty(1, np.int32)
+    bounds = np.array([LIMIT.min]), np.array([LIMIT.max]), None, np.zeros(1, np.int32)
+    assert ranges.find_ranges(run, None, 0, *levels(run, 0)[:1], None, levels(run, 0)[1], None, *bounds, *out) == (0, 0)
+    assert ranges.merge_ranges(run, None, 0, *bounds, *out) == (0, 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, ranges.AHEAD, ranges.AHEAD + 1, 100])
+def test_oracle_ranges_are_expanded_to_pairs(count: int) -> None:
+    """Ranges may be empty, overlap, and come in any order."""
+    random = np.random.default_rng(count)
+    start = random.integers(0, 50, count)
+    end = start + random.integers(0, 9, count)
+    row, who = random.permutation(60).astype(np.int32), random.permutation(count).astype(np.int32)
+    pair_who, pair_row = np.full((2, int((end - start).sum()) + 1), -7, np.int32)
+    ranges.expand_ranges(start, end, who, row, pair_who, pair_row)
+    assert pair_who.tolist() == [*np.repeat(who, end - start).tolist(), -7]
+    expected = [each for begin, last in zip(start, end, strict=True) for each in row[begin:last].tolist()]
+    assert pair_row.tolist() == [*expected, -7]

@@ -62,3 +62,26 @@ def test_keys_are_sorted_whatever_their_span(span: int) -> None:
 
 def test_nothing_is_sorted_too() -> None:
     assert len(sorted_run.sort_keys(np.empty(0, np.int64), np.empty(0, np.int32))) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_part_of_the_rows_is_sorted_and_equal_ones_keep_their_order(size: int) -> None:
+    """Sorting by one key and then by another sorts by both."""
+    random = np.random.default_rng(size)
+    key, group = random.integers(-3, 3, 200), random.choice([LIMIT.min, 0, LIMIT.max], 200)
+    order = random.permutation(200)[:size].astype(np.int32)
+    given = order.tolist()
+    both = sorted_run.sort_keys(group, sorted_run.sort_keys(key, order)).tolist()
+    assert both == sorted(given, key=lambda at: (group[at], key[at]))
+    assert order.tolist() == given, "what was given stays as it was"
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 65])
+def test_a_sample_is_a_run_of_the_first_key_of_every_block(size: int) -> None:
+    run = sorted_run.empty_run(size)
+    assert run.ctypes.data % sorted_run.CACHE_LINE == 0
+    assert len(run) == size + sorted_run.BLOCK
+    run[:] = np.arange(len(run))
+    sample = sorted_run.sample_run(run, size)
+    assert sample.ctypes.data % sorted_run.CACHE_LINE == 0
+    assert sample.tolist() == [*range(0, size, sorted_run.BLOCK), *[LIMIT.max] * sorted_run.BLOCK]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from drawn_keys import INT64 as LIMIT
+from drawn_keys import KEYS
 from watersmeet.kernels import keys as kernels
 
-LIMIT = np.iinfo(np.int64)
 ENDS = [LIMIT.min, LIMIT.min + 1, LIMIT.min + 7, -8, -1, 0, 1, 8, LIMIT.max - 7, LIMIT.max - 1, LIMIT.max]
 NANS = [0x7FF0000000000001, 0x7FF8000000000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000, -1, -0xFFFFFFFFFFFFF]
 
@@ -83,3 +88,44 @@ def test_pairs_are_kept_by_range_and_by_count(seed: int) -> None:
     inside = np.zeros(100, bool)
     assert kernels.keep_pairs_in_ranges(who, row, lo, lo + 2, key, inside) == inside.sum()
     assert inside.tolist() == [lo[w] <= key[r] <= lo[w] + 2 for w, r in zip(who, row, strict=True)]
+
+
+@given(a=st.floats(), b=st.floats())
+def test_oracle_bits_of_any_two_floats(a: float, b: float) -> None:
+    """NaN is the largest and equals itself; the two zeros are equal."""
+    first, second = kernels.order_bits(np.array([a, b]).view(np.int64)).tolist()
+    ranks = [(math.isnan(x), 0.0 if math.isnan(x) else x) for x in (a, b)]
+    assert (first < second, first == second) == (ranks[0] < ranks[1], ranks[0] == ranks[1])
+
+
+@given(key=st.lists(KEYS, max_size=9), low=KEYS | st.none(), high=KEYS | st.none())
+def test_oracle_shifted_ranges(key: list[int], low: int | None, high: int | None) -> None:
+    """Where both ends are beyond int64, or change places, no key is found; else all between them, and no other."""
+    lo, hi = np.empty((2, len(key)), np.int64)
+    kernels.shift_ranges(np.array(key, np.int64), low or 0, low is not None, high or 0, high is not None, lo, hi)
+    for own, first, last in zip(key, lo.tolist(), hi.tolist(), strict=True):
+        begin, end = LIMIT.min if low is None else own + low, LIMIT.max if high is None else own + high
+        for other in {LIMIT.min, LIMIT.max, own, *(min(max(at, LIMIT.min), LIMIT.max) for at in (begin, end))}:
+            assert (first <= other <= last) == (begin <= other <= end)
+
+
+def test_flags_of_ranges_add_up_and_those_of_count_windows_cut_down() -> None:
+    """An axis may have several ranges: a pair needs one of them. A pair that is out already stays out."""
+    who, row = np.zeros(3, np.int32), np.arange(3, dtype=np.int32)
+    key = np.array([1, 2, 3])
+    keep = np.array([True, False, False])
+    assert kernels.keep_pairs_in_ranges(who, row, np.array([3]), np.array([9]), key, keep) == 1
+    assert keep.tolist() == [True, False, True]
+    stored = np.array([[0, 0], [1, 0], [2, 0]])
+    keep = np.array([True, False, True])
+    assert kernels.keep_pairs_in_count_window(who, row, stored, 2, np.array([3]), np.array([0]), 9, keep) == 1
+    assert keep.tolist() == [False, False, True]
+
+
+def test_nothing_is_kept_of_nothing() -> None:
+    none, nobody, flags = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, bool)
+    assert len(kernels.order_bits(none)) == 0
+    assert kernels.keep_pairs_in_ranges(nobody, nobody, none, none, none, flags) == 0
+    assert kernels.keep_pairs_in_count_window(nobody, nobody, none.reshape(0, 2), 1, none, none, 1, flags) == 0
+    for group in (None, none):
+        kernels.make_monotone(group, none, none)
