@@ -84,7 +84,9 @@ def plan_of(schema: pa.Schema, window: Window) -> JoinPlan:
 def test_a_window_gives_up_rows_in_their_order_with_their_numbers(schema: pa.Schema, *, counted: bool) -> None:
     window = wm.count_window(1000) if counted else wm.time_window("1 millisecond", ts="ts")
     plan = plan_of(schema, window)
-    own, heard, numbers = StreamWindow(plan, "left"), [], []
+    own = StreamWindow(plan, "left")
+    heard: list[int] = []
+    numbers: list[int] = []
     with small_windows():
         for first in range(0, 5000, 50):
             ids = np.arange(first, first + 50)
