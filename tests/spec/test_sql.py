@@ -11,8 +11,8 @@ from hypothesis import given
 import watersmeet as wm
 from expressions import PREDICATES
 from watersmeet.spec import expression as ex
+from watersmeet.spec.saved_form import predicate_to_json
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.structure import predicate_to_json
 
 X, Y = ex.Column("left", "x"), ex.Column("right", "y")
 

@@ -3,8 +3,8 @@
 Layout: ``MAGIC``, the format version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then four sections, each
 with its length before it (8 bytes): the specification and progress as JSON, then as Arrow IPC streams the left rows and
 the right rows, with one record batch per subwindow, and the pairs that are still owed to the caller. The predicate is
-saved as structure, by :mod:`watersmeet.spec.structure`. Indexes are not saved: they are rebuilt, by whatever structure
-the join has, when the rows are loaded. Which topology saved them cannot be told from the rows.
+saved as JSON, in the form of :mod:`watersmeet.spec.saved_form`. Indexes are not saved: they are rebuilt, by whatever
+structure the join has, when the rows are loaded. Which topology saved them cannot be told from the rows.
 
 Nothing is trusted but the size of the bytes. The digest finds accidents; anybody can compute it. So every number has to
 be possible for a join that was saved, every row is validated in full (:mod:`watersmeet.engine.arrow_bytes`), and what
@@ -34,18 +34,9 @@ from watersmeet.engine.result import result_schema
 from watersmeet.engine.topologies.contract import SavedSegment
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
+from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, window_from_json, window_to_json
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.structure import (
-    Json,
-    canonical,
-    check_entries,
-    predicate_from_json,
-    predicate_to_json,
-    read_json,
-    whole_number,
-    window_from_json,
-    window_to_json,
-)
+from watersmeet.spec.strict_json import Json, canonical, check_entries, read_json, whole_number
 from watersmeet.spec.typing import Schemas, type_of
 from watersmeet.spec.window import CountWindow, TimeWindow
 from watersmeet.window.admission import admit, keep_rows, times_of

@@ -5,7 +5,8 @@ compared one by one, and a refusal names those that differ, what they were and w
 change from one start to the next: lateness, structure, what happens to late rows, balance. So may the columns that only
 travel: rows that were stored before a column came have null in it (see :mod:`watersmeet.spark.runs`).
 
-The parts are written as :mod:`watersmeet.spec.structure` has them, never as the text of an object: code may be renamed.
+The parts are written in the saved form (:mod:`watersmeet.spec.saved_form`), never as the text of an object, so code may
+be renamed.
 ``VERSION`` is raised when a part is added or means something else. State of an earlier format kept a digest and nothing
 else (see :mod:`watersmeet.spark.earlier`); the first micro-batch after it writes the parts.
 """
@@ -25,7 +26,8 @@ from watersmeet.spark.routing import Routing, reach_of
 from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
 from watersmeet.spec.expression import Compare, Predicate, Side
 from watersmeet.spec.normal import Axis
-from watersmeet.spec.structure import canonical, predicate_from_json, predicate_to_json, schema_to_json, window_to_json
+from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, schema_to_json, window_to_json
+from watersmeet.spec.strict_json import canonical
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.plan import JoinPlan
 

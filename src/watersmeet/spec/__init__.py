@@ -1,1 +1,1 @@
-"""WHAT to join: predicates and windows as frozen values, and the SQL reader. No NumPy, no Spark, no running state."""
+"""WHAT to join: predicates and windows as frozen values, and the SQL reader. No NumPy, no Spark, no state."""

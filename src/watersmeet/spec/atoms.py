@@ -1,7 +1,7 @@
 """Comparisons as atoms: ``left - right operator offset``, with left columns on the left and right columns on the right.
 
-For exact types any linear form is brought into this shape (``left.a + 2 * left.b < right.c - 5``); floating point
-allows only ``x op y + c`` and ``x - y op c``, since any other rearrangement would round differently.
+Every linear comparison of exact types can be written so (``left.a + 2 * left.b < right.c - 5``). In floating point only
+``x op y + c`` and ``x - y op c`` can: any other rearrangement would round differently.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Family = Literal["exact", "double", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """``left - right operator offset``, the only thing an axis is made of."""
+    """``left - right operator offset``. Axes are built from atoms alone."""
 
     left: Expression
     right: Expression
@@ -50,26 +50,26 @@ class Atom:
     operator: CompareOperator
     offset: Fraction = Fraction(0)
     is_subtraction: bool = False
-    """True for ``left - right`` computed in floating point, where NaN - x is NaN and so larger than any bound."""
+    """True if ``left - right`` is computed in floating point: NaN - x is NaN, which is larger than any bound."""
 
     nulls_meet: bool = False
-    """True for ``left <=> right``, which holds for two nulls as well."""
+    """True for ``left <=> right``, which also holds for two nulls."""
 
     @property
     def name(self) -> AxisName:
-        """What the atom's axis is known by: its two expressions."""
+        """The name of the atom's axis: its two expressions."""
         return self.left, self.right
 
 
 def atom_of(compare: Compare, schemas: Schemas) -> Atom | None:
-    """Return the axis that ``compare`` bounds, or None when it bounds none."""
+    """Return ``compare`` as an atom, or None if it bounds no axis."""
     return _Finder(schemas).atom(compare)
 
 
 def atom_of_same(same: Same, schemas: Schemas) -> Atom | None:
-    """Return the axis that ``left <=> right`` bounds, or None.
+    """Return ``left <=> right`` as an atom, or None if it bounds no axis.
 
-    Its two sides are taken as they are: a term brought to the other side would take its nulls along.
+    Its operands stay as they are: a term that moved to the other side would take its nulls along.
     """
     types = [type_of(side, schemas) for side in same.children()]
     common = common_type(*types)
@@ -89,13 +89,13 @@ def atom_of_same(same: Same, schemas: Schemas) -> Atom | None:
 
 
 class _Finder:
-    """Looks for the atom in one comparison."""
+    """Finds the atom of one comparison."""
 
     def __init__(self, schemas: Schemas) -> None:
         self.schemas = schemas
 
     def atom(self, compare: Compare) -> Atom | None:
-        """Return the axis that ``compare`` bounds, or None."""
+        """Return ``compare`` as an atom, or None if it bounds no axis."""
         left_type, right_type = type_of(compare.left, self.schemas), type_of(compare.right, self.schemas)
         common = common_type(left_type, right_type)
         assert common is not None, "types are checked before the normal form is made"
@@ -116,7 +116,7 @@ class _Finder:
         return None
 
     def _double_atom(self, compare: Compare) -> Atom | None:
-        """Find ``x op y + c`` and ``x - y op c``; floating point allows no other rearrangement."""
+        """Return ``x op y + c`` or ``x - y op c`` as an atom; floating point allows no other rearrangement."""
         match compare:
             case Compare(operator, Arithmetic("-", x, y), Constant() as bound) | Compare(
                 operator, Constant() as bound, Arithmetic("-", x, y)
@@ -140,7 +140,7 @@ class _Finder:
         return Atom(atom.left, atom.right, "double", atom.operator, offset)
 
     def _offset(self, expression: Expression) -> tuple[Expression, Fraction]:
-        """Take a constant summand off a double expression."""
+        """Split a double expression into a base and a constant summand."""
         match expression:
             case Arithmetic("+", base, Constant() as constant) | Arithmetic("+", Constant() as constant, base):
                 sign = 1
@@ -158,7 +158,7 @@ class _Finder:
         return type_of(expression, self.schemas).kind == "double"
 
     def _exact_atom(self, compare: Compare, common: ValueType) -> Atom | None:
-        """Bring all left terms to the left, all right terms to the right and the rest to the constant."""
+        """Return an atom with all left terms on the left, all right terms on the right and the constants as offset."""
         terms: dict[Expression, int] = {}
         constant = Fraction(0)
         for side, sign in ((compare.left, 1), (compare.right, -1)):
@@ -183,7 +183,7 @@ class _Finder:
         return Atom(left, right, "exact", operator, offset)
 
     def _linear(self, expression: Expression) -> tuple[dict[Expression, int], Fraction] | None:
-        """Return ``expression`` as whole multiples of terms plus a constant (in seconds, days or plain numbers)."""
+        """Return ``expression`` as whole multiples of terms, plus a constant in seconds, days or plain numbers."""
         match expression:
             case Constant():
                 return None if expression.value is None else ({}, _constant(expression))
@@ -205,7 +205,7 @@ class _Finder:
         return {expression: 1}, Fraction(0)
 
     def _linear_date(self, expression: Arithmetic) -> tuple[dict[Expression, int], Fraction]:
-        """Return a date plus or minus a constant in days; any other sum with a date is a term of its own."""
+        """Return a date plus or minus constant days; any other sum with a date is one term."""
         if type_of(expression, self.schemas).kind == "date" and isinstance(expression.right, Constant):
             value, inner = expression.right.value, self._linear(expression.left)
             if isinstance(value, int | timedelta) and inner is not None:

@@ -1,4 +1,4 @@
-"""Durations: Spark-style interval text (``"1 hour 30 minutes"``) or ``timedelta``, exact to the microsecond."""
+"""Durations, given as Spark's interval text (``"1 hour 30 minutes"``) or ``timedelta``, exact to the microsecond."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def _microseconds(text: str) -> int | None:
-    """Return the number of microseconds that ``text`` names, or None when it names none."""
+    """Return the microseconds that ``text`` stands for, or None if it is no duration."""
     body = text.strip()
     if body.lower().startswith("interval "):
         body = body[len("interval ") :]

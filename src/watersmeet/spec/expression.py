@@ -1,10 +1,10 @@
-"""The join predicate as a value: a small tree of frozen, hashable nodes.
+"""The join predicate as a value: a tree of frozen, hashable nodes.
 
-Both ways of writing a predicate, the functions in :mod:`watersmeet.spec.predicates` and Spark SQL text, end in these
-nodes, and end in *equal* nodes when they say the same thing: ``BETWEEN`` is two comparisons, ``IN`` is a disjunction of
-equalities, nested ``AND``/``OR`` are flattened. So every later stage knows one form only.
+A predicate can be written with the functions of :mod:`watersmeet.spec.predicates` or as Spark SQL text. Both give these
+nodes, and *equal* nodes if they mean the same: ``BETWEEN`` is two comparisons, ``IN`` is a disjunction of equalities,
+nested ``AND`` and ``OR`` are flattened. So all other code deals with one form only.
 
-A tree says nothing about types: those come from the schemas, see :mod:`watersmeet.spec.typing`.
+A tree has no types. They come from the schemas (see :mod:`watersmeet.spec.typing`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Side = str
 """The stream a column belongs to: ``"left"`` or ``"right"``, or in a join of many streams its name."""
 
 DEEPEST: Final = 100
-"""Levels of a tree: far more than anybody writes, and few enough for any recursion over it."""
+"""Levels of a tree: more than anybody writes, and few enough for recursion."""
 MIRRORED: Final[dict[CompareOperator, CompareOperator]] = {
     "=": "=",
     "!=": "!=",
@@ -73,7 +73,7 @@ NEGATED: Final[dict[CompareOperator, CompareOperator]] = {
     ">": "<=",
     ">=": "<",
 }
-"""``NOT (a op b)`` is ``a NEGATED[op] b``, also for nulls: both sides are then unknown."""
+"""``NOT (a op b)`` is ``a NEGATED[op] b``. That holds for nulls too: then both are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Expression:
     """A value computed from the columns of a pair of rows."""
 
     def children(self) -> tuple[Expression, ...]:
-        """Return the expressions this one is made of."""
+        """Return the operands of this expression."""
         return ()
 
 
@@ -99,7 +99,7 @@ class Column(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Expression):
-    """A constant. ``kind`` keeps ``1``, ``1.0`` and ``true`` apart, which Python calls equal."""
+    """A constant. ``kind`` tells ``1``, ``1.0`` and ``true`` apart, which are equal in Python."""
 
     value: ConstantValue
     kind: ConstantKind
@@ -158,7 +158,7 @@ class Negative(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expression):
-    """One of the few functions a predicate may call."""
+    """A call of a function that predicates may use."""
 
     function: FunctionName
     arguments: tuple[Expression, ...]
@@ -186,7 +186,7 @@ class Cast(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Expression):
-    """An expression that is true, false or unknown for a pair of rows; combine with ``&``, ``|`` and ``~``."""
+    """A condition: true, false or unknown for a pair of rows. Combine predicates with ``&``, ``|`` and ``~``."""
 
     def __and__(self, other: Predicate) -> Predicate:
         if not isinstance(other, Predicate):
@@ -210,7 +210,7 @@ class Predicate(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Predicate):
-    """``left operator right``: unknown when either side is null; NaN equals NaN and is the largest number."""
+    """``left operator right``: unknown if an operand is null. NaN equals NaN and is the largest number."""
 
     operator: CompareOperator
     left: Expression
@@ -225,7 +225,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Same(Predicate):
-    """``left <=> right``, never unknown: as ``=``, but null is the same as null, and as nothing else."""
+    """``left <=> right``: like ``=``, but null equals null and differs from all else. Never unknown."""
 
     left: Expression
     right: Expression
@@ -252,7 +252,7 @@ class IsNull(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Boolean(Predicate):
-    """A boolean column or constant standing as a predicate."""
+    """A boolean column or constant that is used as a condition."""
 
     operand: Expression
 
@@ -278,7 +278,7 @@ class Not(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class And(Predicate):
-    """All of ``terms``; build with :func:`conjunction`, which flattens."""
+    """True if all ``terms`` are. Build it with :func:`conjunction`, which flattens."""
 
     terms: tuple[Predicate, ...]
 
@@ -291,7 +291,7 @@ class And(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Or(Predicate):
-    """Any of ``terms``; build with :func:`disjunction`, which flattens."""
+    """True if any of ``terms`` is. Build it with :func:`disjunction`, which flattens."""
 
     terms: tuple[Predicate, ...]
 
@@ -315,7 +315,7 @@ def disjunction(*terms: Predicate) -> Predicate:
 
 
 def columns_of(expression: Expression) -> Iterator[Column]:
-    """Yield every column the expression reads, repeats included."""
+    """Yield the columns that the expression reads, each as often as it occurs."""
     if isinstance(expression, Column):
         yield expression
     for child in expression.children():
@@ -328,7 +328,7 @@ def sides_of(expression: Expression) -> frozenset[Side]:
 
 
 def with_columns(expression: AnyExpression, renamed: Callable[[Column], Column]) -> AnyExpression:
-    """Return the expression with every column put in its place by ``renamed``."""
+    """Return the expression with every column replaced by what ``renamed`` returns for it."""
 
     def changed(part: object) -> object:
         if isinstance(part, Column):
@@ -345,7 +345,7 @@ def with_columns(expression: AnyExpression, renamed: Callable[[Column], Column])
 
 
 def _operand(expression: Expression) -> str:
-    """Return text in which nothing beside it can take an operand apart; other values bring their own brackets."""
+    """Return an operand as text; conditions need brackets, other expressions have their own."""
     return f"({expression})" if isinstance(expression, Predicate) else str(expression)
 
 

@@ -1,7 +1,7 @@
-"""Sets of numbers as sorted, disjoint, closed intervals; ``None`` stands for an end at infinity.
+"""Sets of numbers as sorted, disjoint, closed intervals. ``None`` is an end at infinity.
 
-An axis of a join says "left key minus right key lies in this set". A band is one interval, a comparison is one that is
-open to one side, ``<>`` is two, a disjunction of bands is several.
+An axis of a join means "left key minus right key lies in this set". A band is one interval, a comparison is one with an
+end at infinity, ``<>`` is two, a disjunction of bands is several.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Bound = Fraction | None
 
 @dataclass(frozen=True, slots=True)
 class IntervalSet:
-    """A union of closed intervals; ``step`` is the distance of neighbouring members (0 for a continuum)."""
+    """A union of closed intervals. Neighbouring members are ``step`` apart (0 for a continuum)."""
 
     parts: tuple[tuple[Bound, Bound], ...]
     step: Fraction = Fraction(0)
@@ -35,8 +35,8 @@ class IntervalSet:
     def intersection(self, other: IntervalSet) -> IntervalSet:
         """Return the members of both sets.
 
-        On a continuum an interval whose ends have changed places stays: the ends are rounded where they are added to
-        values, and far from zero ``x + 1 <= x`` may be true.
+        On a continuum an interval is kept even if its lower end lies above its upper end: the ends are rounded when
+        they are added to values, and far from zero ``x + 1 <= x`` may be true.
         """
         parts = []
         for low_a, high_a in self.parts:

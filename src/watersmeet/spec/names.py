@@ -1,6 +1,6 @@
-"""Names of columns, found as Spark finds them: in any case, unless the session tells cases apart.
+"""Finds columns by name as Spark does: in any case, unless the session is case sensitive.
 
-Every plan begins here, so all that follows knows a column by the one name that its schema has.
+Names are resolved when a plan is made, so all later code uses the name that the schema has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["resolve_columns", "resolve_name"]
 
 
 def resolve_name(name: str, names: Sequence[str], *, case_sensitive: bool = False) -> str:
-    """Return the one of ``names`` that ``name`` means; ``name`` itself where that is none of them, or not one alone.
+    """Return the name among ``names`` that ``name`` stands for, or ``name`` itself if there is not exactly one.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def resolve_name(name: str, names: Sequence[str], *, case_sensitive: bool = Fals
 def resolve_columns(
     predicate: Predicate, schemas: Mapping[Side, pa.Schema], *, case_sensitive: bool = False
 ) -> Predicate:
-    """Return the predicate with its columns named as in their schemas."""
+    """Return the predicate with the columns named as in their schemas."""
     return with_columns(
         predicate,
         lambda column: Column(

@@ -1,19 +1,19 @@
-"""The normal form of a predicate: what an index can answer, and what has to be verified afterwards.
+"""The normal form of a predicate: what an index can answer, and what must be verified on the candidates.
 
 An *axis* is a pair of expressions, one of left columns and one of right columns, whose difference the predicate bounds:
-``left - right`` lies in a set of intervals. Bands, comparisons, equalities and disjunctions of them all take this form.
-Axes are found by one recursion over the negation-free tree:
+``left - right`` lies in a set of intervals. Bands, comparisons, equalities and disjunctions of them have this form. One
+recursion over the tree without negations finds the axes:
 
-- a comparison gives the axis it speaks of (for exact types any linear form: ``left.a + 2 * left.b < right.c - 5``);
+- a comparison bounds one axis (for exact types any linear form: ``left.a + 2 * left.b < right.c - 5``);
 - ``AND`` intersects the sets of each axis;
-- ``OR`` unites the sets of the axes that all its branches bound;
+- ``OR`` unites the sets of the axes that all its terms bound;
 - anything else bounds nothing.
 
-A disjunction whose terms bound different axes has none in common. Its terms are then *branches*, each with axes of its
-own: a pair that satisfies the predicate lies within all axes of some branch.
+The terms of a disjunction may have no axis in common. Then they are *branches*, each with its own axes: a pair that
+satisfies the predicate lies within all axes of some branch.
 
-Invariant: the axes never exclude a pair that satisfies the predicate. A conjunct whose axes say *exactly* the same as
-itself is covered by them; every other conjunct is part of ``residual`` and evaluated on each candidate.
+Invariant: the axes never exclude a pair that satisfies the predicate. A conjunct that is equivalent to its axes needs
+no verification. All other conjuncts form the ``residual``, which is evaluated on each candidate.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["Axis", "KeyDomain", "NormalForm", "normal_form"]
 INT64_LIMIT: Final = 2**63
 INT64_DIGITS: Final = 19
 MOST_BRANCHES: Final = 4
-"""Each costs an index of every row."""
+"""Every branch costs one more index of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class KeyDomain:
     - ``integer``: the value times 10^scale, exact; differences are differences of values.
     - ``unsigned``: the value less 2^63, for unsigned 64-bit integers; exact as well.
     - ``wrapped``: the value times 10^scale modulo 2^64, for equality of numbers beyond 64 bits; verified.
-    - ``double_order``: the float64's bits made order-preserving, exact; only the sign of a difference means something.
+    - ``double_order``: the float64's bits made order-preserving, exact; of a difference only the sign has a meaning.
     - ``double_offset``: the same keys, but bounds are computed as floats and widened; candidates are verified.
-    - ``text``: eight bytes, the first or those behind what texts share, order-preserving; candidates are verified.
+    - ``text``: eight bytes, the first ones or those behind a shared prefix, order-preserving; candidates are verified.
     - ``hash``: a 64-bit hash, for equality; candidates are verified.
 
-    Rows that lack a value are left out, unless ``nulls`` says what becomes of them: they ``meet`` each other, all with
-    one key; or they ``stay``, since they may match by other columns, with a key for each side. Some value may share
-    such a key, so candidates are verified.
+    Rows without a value are left out, unless ``nulls`` has another rule. With ``meet`` they match each other, and all
+    have one key. With ``stay`` they may match by other columns, and each side has its own key for them. A value may
+    have the same key by chance, so candidates are verified.
     """
 
     kind: Literal["integer", "unsigned", "wrapped", "double_order", "double_offset", "text", "hash"]
@@ -86,7 +86,7 @@ class KeyDomain:
 
     @property
     def is_exact(self) -> bool:
-        """True when keys decide by themselves whether a pair satisfies the axis."""
+        """True when the keys alone decide whether a pair satisfies the axis."""
         return self.is_lossless and not self.nulls
 
 
@@ -99,15 +99,15 @@ class Axis:
     domain: KeyDomain
     differences: IntervalSet
     required: bool
-    """True when some conjunct is covered by this axis alone, so that its set must be enforced on every candidate."""
+    """True when a conjunct is not in the residual because of this axis: every candidate must be checked on it."""
 
     def of(self, side: Side) -> Expression:
-        """Return what is compared of one side."""
+        """Return the expression of one side."""
         return self.left if side == "left" else self.right
 
     @property
     def is_equality(self) -> bool:
-        """True when equal values have equal keys and nothing else is looked for."""
+        """True when a row matches exactly the rows with an equal value, and these have an equal key."""
         return self.differences.is_zero and self.domain.kind != "double_offset"
 
     def __str__(self) -> str:
@@ -121,18 +121,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    """A predicate, taken apart."""
+    """A predicate as axes, one filter for each side, and a residual."""
 
     axes: tuple[Axis, ...]
     left_filter: Predicate | None
     right_filter: Predicate | None
     residual: Predicate | None
     branches: tuple[tuple[Axis, ...], ...] = ()
-    """Axes of the terms of a disjunction, for an index of each; what they stand for is in the residual too."""
+    """The axes of each term of a disjunction, for one index per term. The disjunction is in the residual as well."""
 
     @property
     def equalities(self) -> tuple[Axis, ...]:
-        """The axes that say ``left = right``."""
+        """The axes of the form ``left = right``."""
         return tuple(axis for axis in self.axes if axis.is_equality)
 
     @property
@@ -142,18 +142,19 @@ class NormalForm:
 
 
 def normal_form(predicate: Predicate, schemas: Schemas) -> NormalForm:
-    """Take ``predicate`` apart; its types must have been checked."""
+    """Return the normal form of ``predicate``, whose types must have been checked."""
     return _Planner(schemas).normal_form(predicate)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What a predicate says of each axis; ``exact`` when it says nothing else."""
+    """The set that a predicate allows on each axis; ``exact`` if it demands nothing else."""
 
     sets: dict[AxisName, IntervalSet]
     exact: bool
     nan_escapes: frozenset[AxisName] = frozenset()
-    """Axes whose set misses the pairs with a NaN difference: not usable unless intersected with one that has none."""
+    """Axes whose set lacks the pairs with a NaN difference. They are usable only after an intersection with a set that
+    rightly excludes these pairs."""
 
 
 class _Planner:
@@ -191,7 +192,7 @@ class _Planner:
         )
 
     def _branches(self, predicate: Predicate) -> tuple[tuple[Axis, ...], ...]:
-        """Return the axes of each term of a disjunction; none unless all terms have some. Terms on one axis are one."""
+        """Return the axes of each term of a disjunction; none if a term has none. Terms on one axis are united."""
         if not isinstance(predicate, Or):
             return ()
         found: list[dict[AxisName, IntervalSet]] = []
@@ -215,7 +216,7 @@ class _Planner:
         )
 
     def _atoms(self, predicate: Expression) -> Iterator[Atom]:
-        """Yield every comparison in ``predicate`` that speaks of an axis."""
+        """Yield the atoms of all comparisons in ``predicate``."""
         if isinstance(predicate, Compare):
             rewritten = without_abs(predicate)
             if rewritten is not predicate:
@@ -230,7 +231,7 @@ class _Planner:
                 yield from self._atoms(term)
 
     def _domains(self, atoms: Iterator[Atom]) -> dict[AxisName, KeyDomain]:
-        """Decide the keys of each axis from all the comparisons on it."""
+        """Choose the keys of each axis, from all comparisons on it."""
         by_name: dict[AxisName, list[Atom]] = {}
         for atom in atoms:
             by_name.setdefault(atom.name, []).append(atom)
@@ -304,7 +305,7 @@ class _Planner:
 
 
 def without_negation(predicate: Predicate, *, negate: bool = False) -> Predicate:
-    """Push every ``NOT`` down to the leaves; valid for nulls too (Kleene logic obeys De Morgan)."""
+    """Move every ``NOT`` down to the leaves. That holds for nulls too: Kleene's logic obeys De Morgan."""
     match predicate:
         case Not(operand):
             return without_negation(operand, negate=not negate)
@@ -322,7 +323,7 @@ def without_negation(predicate: Predicate, *, negate: bool = False) -> Predicate
 def with_same(predicate: Predicate) -> Predicate:
     """Write ``a = b OR (a IS NULL AND b IS NULL)`` as ``a <=> b``, in a predicate without negations.
 
-    The one is unknown where the other is false. Without a negation around it that makes no pair more or less.
+    The first is unknown where the second is false. Without a negation around them both accept the same pairs.
     """
     match predicate:
         case And(terms):
@@ -339,7 +340,7 @@ def with_same(predicate: Predicate) -> Predicate:
 
 
 def _covers(part: Predicate, both_null: And) -> bool:
-    """Tell whether ``part`` is an equality, and ``both_null`` says that neither of its sides has a value."""
+    """Tell whether ``part`` is an equality and ``both_null`` means that both its operands are null."""
     return (
         isinstance(part, Compare)
         and part.operator == "="

@@ -1,4 +1,4 @@
-"""The functions a user writes predicates with. All take the left stream's column first, then the right's."""
+"""The functions with which users write predicates. All take the left stream's column first, then the right's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Width = int | float | Decimal | timedelta | str
 
 
 def equal(left: str, right: str | None = None) -> Predicate:
-    """``left = right``; one name stands for the same column on both sides."""
+    """``left = right``; one name stands for a column of that name on both sides."""
     return _compare("=", left, right)
 
 
@@ -109,17 +109,17 @@ def _columns(left: object, right: object) -> tuple[Column, Column]:
 
 
 def _is_empty(lower: Constant, upper: Constant) -> bool:
-    """Tell whether a band's ends have changed places."""
+    """Tell whether a band's lower end lies above its upper end."""
     a, b = lower.value, upper.value
     if isinstance(a, timedelta) and isinstance(b, timedelta):
         return a < -b
     if isinstance(a, int | float | Decimal) and isinstance(b, int | float | Decimal):
         return Fraction(a) + Fraction(b) < 0
-    return False  # a number and a duration: refused when the columns' types are known
+    return False  # a number and a duration: the check of types refuses them
 
 
 def _reach(width: Width) -> Constant:
-    """Return a band's reach as a constant."""
+    """Return one end of a band as a constant."""
     match width:
         case bool():
             pass
@@ -152,7 +152,7 @@ def _is_number(text: str) -> bool:
 
 
 def _fits(width: Decimal) -> bool:
-    """Tell whether a predicate may hold this number."""
+    """Tell whether a predicate may contain this number."""
     _, digits, exponent = width.as_tuple()
     assert isinstance(exponent, int), "the number is finite"
     return max(len(digits) + max(exponent, 0), -exponent) <= MAX_LITERAL_DIGITS

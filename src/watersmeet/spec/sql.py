@@ -1,21 +1,17 @@
-"""Spark SQL text to a predicate. The text is parsed (sqlglot, Spark dialect), never evaluated.
+"""Reads Spark SQL text as a predicate. The text is parsed (sqlglot, Spark dialect), never evaluated.
 
-What is not understood is refused at once with the offending fragment. Literals are those of Spark: ``500`` is an
-integer, ``0.5`` a decimal, ``5e-1`` and ``0.5D`` doubles.
+A fragment that is not supported is refused at once, and the error quotes it. Literals have Spark's types: ``500`` is an
+integer, ``0.5`` a decimal, ``5e-1`` and ``0.5D`` are doubles.
 
-Text may be hostile: its length, nesting and numbers are bounded before anything is computed from them. A condition that
-is compared has to stand in brackets: Spark reads ``f = x < 5`` as ``(f = x) < 5`` and the parser as ``f = (x < 5)``,
-and nobody should have to know.
+Text may be hostile, so its length, nesting and numbers are bounded before anything is computed from them. A condition
+that is compared must stand in brackets: Spark reads ``f = x < 5`` as ``(f = x) < 5``, the parser as ``f = (x < 5)``.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterator
 from decimal import Decimal
-from fractions import Fraction
 from typing import Final
 
 from sqlglot import Token, TokenType, exp
@@ -37,7 +33,6 @@ from watersmeet.spec.expression import (
     Expression,
     FunctionName,
     IsNull,
-    Negative,
     Not,
     Predicate,
     Same,
@@ -45,19 +40,16 @@ from watersmeet.spec.expression import (
     conjunction,
     disjunction,
 )
+from watersmeet.spec.literals import cast_constant, fold_intervals, negate
 from watersmeet.spec.typing import DECIMALS, MAX_DECIMAL_DIGITS, MAX_LITERAL_DIGITS
 
 __all__ = ["parse_predicate"]
 
-DATE_TEXT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-TIMESTAMP_TEXT: Final = re.compile(
-    DATE_TEXT.pattern + r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
-)
 LONGEST_TEXT: Final = 1 << 20
 DEEPEST_TEXT: Final = 40
-"""Levels of brackets and signs: the parser needs a score of Python's thousand for each."""
+"""Levels of brackets and signs. The parser takes about 20 levels of Python's stack for each, of 1,000."""
 LONGEST_NUMBER: Final = 400
-"""Characters of a literal: any double can be written out."""
+"""Characters of a literal: enough for any double without an exponent."""
 LONGEST_QUOTE: Final = 300
 """Characters of a predicate that an error repeats."""
 OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
@@ -107,7 +99,6 @@ CAST_TARGETS: Final[dict[exp.DType, str]] = {
     exp.DType.TIMESTAMP: "timestamp",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
 }
-INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 PREDICATE_NODES: Final[tuple[type[exp.Expr], ...]] = (
     exp.And,
     exp.Or,
@@ -153,7 +144,7 @@ def parse_predicate(text: str, sides: tuple[Side, ...] = ("left", "right")) -> P
 
 
 def _check_tokens(tokens: list[Token], text: str, sides: tuple[Side, ...]) -> None:
-    """Raise for what a parser would need too long for, or too many levels of Python."""
+    """Raise for text that would take the parser too long, or too deep into Python's stack."""
     depth = signs = 0
     before = None
     for token in tokens:
@@ -169,14 +160,14 @@ def _check_tokens(tokens: list[Token], text: str, sides: tuple[Side, ...]) -> No
 
 
 class _Reader:
-    """Walks one parsed text; keeps the text and the streams' names for the error messages."""
+    """Turns one parsed text into a predicate; keeps the text and the streams' names for errors."""
 
     def __init__(self, text: str, sides: tuple[Side, ...]) -> None:
         self.text = text
         self.sides = sides
 
     def predicate(self, node: exp.Expr) -> Predicate:
-        """Return ``node``, which must be true or false, as a predicate."""
+        """Return ``node``, which must be a condition, as a predicate."""
         match node:
             case exp.Paren():
                 return self.predicate(node.this)
@@ -209,13 +200,13 @@ class _Reader:
         return Compare(operator, self.operand(node.this), self.operand(node.expression))
 
     def operand(self, node: exp.Expr) -> Expression:
-        """Return what is compared; a condition has to stand in brackets."""
+        """Return an operand of a comparison; a condition must stand in brackets."""
         if isinstance(node, PREDICATE_NODES):
             raise self.refuse(node, "is compared without brackets around it", "put it in brackets, or the other part")
         return self.value(node)
 
     def value(self, node: exp.Expr) -> Expression:
-        """Return ``node`` as an expression that has a value."""
+        """Return ``node`` as an expression."""
         match node:
             case exp.Paren():
                 return self.value(node.this)
@@ -224,7 +215,7 @@ class _Reader:
             case exp.Literal() | exp.Boolean() | exp.Null():
                 return self.constant(node)
             case exp.Neg():
-                return _negated(self.value(node.this))
+                return negate(self.value(node.this))
             case exp.Interval():
                 return self.interval(node)
             case exp.Cast():
@@ -232,7 +223,7 @@ class _Reader:
             case _ if isinstance(node, PREDICATE_NODES):
                 return self.predicate(node)
         if (operator := ARITHMETIC.get(type(node))) is not None:
-            return _folded(Arithmetic(operator, self.value(node.this), self.value(node.expression)))
+            return fold_intervals(Arithmetic(operator, self.value(node.this), self.value(node.expression)))
         if (function := FUNCTIONS.get(type(node))) is not None:
             arguments = tuple(self.value(argument) for argument in (node.this, *node.expressions))
             if function != "abs" and len(arguments) == 1:
@@ -241,7 +232,7 @@ class _Reader:
         raise self.refuse(node, "is not supported")
 
     def column(self, node: exp.Column) -> Column:
-        """Return a column, which must name its stream."""
+        """Return a column; it must name its stream."""
         if node.db.lower() in map(str.lower, self.sides):
             own = f"{node.db}.{node.name}"
             raise self.refuse(node, "is a field of a column", f"make it a column before the join, then write {own}")
@@ -255,7 +246,7 @@ class _Reader:
         return Column(side, node.name)
 
     def constant(self, node: exp.Expr) -> Constant:
-        """Return a literal as Spark types it."""
+        """Return a literal with Spark's type."""
         if isinstance(node, exp.Null):
             return Constant(None, "null")
         if isinstance(node, exp.Boolean):
@@ -290,7 +281,7 @@ class _Reader:
             raise self.refuse(node, "is not an interval of days to microseconds") from error
 
     def cast(self, node: exp.Cast) -> Expression:
-        """Return ``CAST(x AS t)``; a cast of a constant is carried out here."""
+        """Return ``CAST(x AS t)``; a cast of a constant is computed here if possible."""
         target = CAST_TARGETS.get(node.to.this)
         if target is None:
             raise self.refuse(
@@ -310,7 +301,7 @@ class _Reader:
         operand = self.value(node.this)
         if isinstance(operand, Constant):
             try:
-                folded = _cast_constant(operand, target)
+                folded = cast_constant(operand, target)
             except (ValueError, ArithmeticError) as error:
                 raise self.refuse(node, f"is not a {target}") from error
             if folded is not None:
@@ -344,7 +335,7 @@ def _shortened(text: str) -> str:
 
 
 def _chained(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the terms of a chain of ANDs or of ORs, however long it is."""
+    """Yield the terms of a chain of ANDs or of ORs without recursion: chains may be long."""
     pending = [node]
     while pending:
         term = pending.pop()
@@ -352,75 +343,3 @@ def _chained(node: exp.Expr) -> Iterator[exp.Expr]:
             pending += [term.expression, term.this]
         else:
             yield term
-
-
-def _negated(operand: Expression) -> Expression:
-    """Return ``-operand``, a constant when it is one: ``-5`` is a literal, not an operation."""
-    if isinstance(operand, Constant) and isinstance(operand.value, Decimal):
-        return Constant(operand.value.copy_negate(), operand.kind)  # a minus sign would round it to 28 digits
-    if isinstance(operand, Constant) and isinstance(operand.value, int | float | timedelta):
-        return Constant(-operand.value, operand.kind)
-    return Negative(operand)
-
-
-def _folded(operation: Arithmetic) -> Expression:
-    """Return the sum of two intervals (how ``INTERVAL 1 HOUR 30 MINUTES`` is parsed) as one interval."""
-    left, right = operation.left, operation.right
-    if isinstance(left, Constant) and isinstance(right, Constant) and left.kind == right.kind == "interval":
-        assert isinstance(left.value, timedelta)
-        assert isinstance(right.value, timedelta)
-        if operation.operator == "+":
-            return Constant(left.value + right.value, "interval")
-        if operation.operator == "-":
-            return Constant(left.value - right.value, "interval")
-    return operation
-
-
-def _cast_constant(constant: Constant, target: str) -> Constant | None:
-    """Return ``constant`` cast to ``target``, or None when the cast is left to the evaluator."""
-    value = constant.value
-    folds: dict[tuple[str, str], Callable[[], Constant]] = {
-        ("string", "date"): lambda: Constant(_date(str(value)), "date"),
-        ("string", "timestamp"): lambda: Constant(_utc(str(value)), "timestamp"),
-        ("string", "timestamp_ntz"): lambda: Constant(_utc(str(value)), "timestamp"),
-    }
-    if constant.kind == "int" and target in INTEGER_BITS and isinstance(value, int):
-        limit = 1 << (INTEGER_BITS[target] - 1)
-        return constant if -limit <= value < limit else None
-    if (constant.kind, target) in folds:
-        return folds[constant.kind, target]()
-    if target == "double" and constant.kind in ("int", "decimal", "double", "string"):
-        double = float(str(value))
-        if not math.isfinite(double):
-            message = f"{value} is not a finite number"
-            raise ValueError(message)
-        return Constant(double, "double")
-    if target.startswith("decimal") and constant.kind in ("int", "decimal", "string"):
-        number = Decimal(str(value))
-        if not number.is_finite():
-            message = f"{value} is not a finite number"
-            raise ValueError(message)
-        if abs(number.adjusted()) > MAX_LITERAL_DIGITS:  # a string such as 9e999999: no use in writing it out
-            return None
-        precision, scale = (int(part) for part in target[len("decimal(") : -1].split(","))
-        scaled = Fraction(number) * 10**scale
-        if scaled.denominator == 1 and abs(scaled) < 10**precision:  # else it has to be rounded, or is null
-            return Constant(Decimal((int(scaled < 0), tuple(map(int, str(abs(int(scaled))))), -scale)), "decimal")
-    return None
-
-
-def _date(text: str) -> date:
-    """Return the day ``text`` names, in the one form of ISO 8601 that Spark reads too."""
-    if DATE_TEXT.fullmatch(text) is None:
-        message = f"{text!r} is not of the form yyyy-mm-dd"
-        raise ValueError(message)
-    return date.fromisoformat(text)
-
-
-def _utc(text: str) -> datetime:
-    """Return the moment ``text`` names; without a zone it is taken as UTC."""
-    if TIMESTAMP_TEXT.fullmatch(text) is None:
-        message = f"{text!r} is not of the form yyyy-mm-dd hh:mm:ss"
-        raise ValueError(message)
-    moment = datetime.fromisoformat(text)
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Many streams: their names, and a predicate over them taken apart by the streams that its conjuncts read."""
+"""Joins of many streams: names of streams, and the predicate's conjuncts sorted by the streams that they read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Conjuncts:
-    """A predicate as a conjunction: by one stream, by two (in the order of the streams), and by more."""
+    """A predicate's conjuncts: those that read one stream, two (in the order of the streams), or more."""
 
     filters: dict[Side, Predicate]
     pairs: dict[tuple[Side, Side], Predicate]
@@ -27,7 +27,7 @@ class Conjuncts:
 
 
 def check_names(names: Iterable[object]) -> tuple[Side, ...]:
-    """Return the streams' names; raise unless they are few enough and can be told apart in SQL."""
+    """Return the streams' names; raise unless their number is allowed and SQL can tell them apart."""
     given = tuple(names)
     if not FEWEST <= len(given) <= MOST:
         raise SpecificationError(
@@ -50,7 +50,7 @@ def check_names(names: Iterable[object]) -> tuple[Side, ...]:
 
 
 def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
-    """Return the predicate that SQL text or the functions of :mod:`watersmeet.spec.predicates` say.
+    """Return a predicate given as SQL text or by the functions of :mod:`watersmeet.spec.predicates`.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
 
 
 def as_written(predicate: Predicate) -> Predicate:
-    """Return a predicate that was read with its columns as a user writes them, so that it can be read again."""
+    """Return a predicate with its columns as users write them, so that :func:`read_predicate` takes it again."""
     return with_columns(predicate, lambda column: Column("left", f"{column.side}.{column.name}"))
 
 
 def take_apart(predicate: Predicate, streams: tuple[Side, ...]) -> Conjuncts:
-    """Return the predicate's conjuncts; raise unless they connect all streams."""
+    """Return the predicate's conjuncts; raise unless they connect all streams directly or through others."""
     plain = without_negation(predicate)
     filters: dict[Side, list[Predicate]] = {}
     pairs: dict[tuple[Side, Side], list[Predicate]] = {}
@@ -129,5 +129,5 @@ def _check_connected(parts: Conjuncts, streams: tuple[Side, ...]) -> None:
 
 
 def by_sides(predicate: Predicate, sides: Mapping[Side, Side]) -> Predicate:
-    """Return the predicate with its streams called by other names."""
+    """Return the predicate with its streams renamed."""
     return with_columns(predicate, lambda column: Column(sides[column.side], column.name))

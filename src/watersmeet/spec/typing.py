@@ -1,8 +1,8 @@
-"""Types of expressions, as Spark's ANSI rules give them; and the refusal of what cannot be compared.
+"""Types of expressions by Spark's ANSI rules; values that cannot be compared are refused.
 
-A type here says how a value is *computed with*, not how it is stored: all integers are one kind, because arithmetic on
-them is exact and unbounded; dates, timestamps, intervals and decimals are integers with a ``scale`` (value = integer /
-10^scale; a date's unit is the day). ``digits`` bounds the integer's size, which tells the planner what fits in 64 bits.
+A type says how a value is *computed with*, not how it is stored. All integers are one kind, because arithmetic on them
+is exact and unbounded. Dates, timestamps, intervals and decimals are integers with a ``scale``: the value is the
+integer / 10^scale, and a date's unit is the day. ``digits`` bounds the integer, which tells whether it fits in 64 bits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Schemas = Mapping[Side, pa.Schema]
 MICRO: Final = 6
 MAX_DECIMAL_DIGITS: Final = 38
 MAX_LITERAL_DIGITS: Final = 76
-"""Of a number in a predicate: as many as the widest decimal of Arrow has."""
+"""Digits of a number in a predicate: as many as Arrow's widest decimal has."""
 DECIMALS: Final = frozenset(
     f"decimal({digits},{scale})" for digits in range(1, MAX_DECIMAL_DIGITS + 1) for scale in range(digits + 1)
 )
@@ -121,12 +121,12 @@ CASTS: Final[dict[str, frozenset[str]]] = {
     "string": frozenset({"string"}),
     "null": frozenset({"int", "decimal", "float", "double", "boolean", "date", "timestamp", "string"}),
 }
-"""Which kinds may be cast to which: those that need no parsing of text and no text format."""
+"""The kinds that each kind may be cast to: none of these casts parses or formats text."""
 
 
 @lru_cache
 def value_type(arrow: pa.DataType) -> ValueType | None:
-    """Return how a column of Arrow type ``arrow`` is computed with, or None when it can only travel as payload."""
+    """Return the type of a column of Arrow type ``arrow``, or None if nothing can be computed with it."""
     if pa.types.is_dictionary(arrow):
         return value_type(arrow.value_type)
     if pa.types.is_integer(arrow):
@@ -138,7 +138,7 @@ def value_type(arrow: pa.DataType) -> ValueType | None:
         return DOUBLE
     if pa.types.is_float32(arrow) or pa.types.is_float16(arrow):
         return FLOAT
-    if pa.types.is_decimal(arrow):  # one that counts in hundreds, say, is computed with in ones
+    if pa.types.is_decimal(arrow):  # a negative scale, such as hundreds, is computed with in ones
         return ValueType("decimal", arrow.precision + max(-arrow.scale, 0), max(arrow.scale, 0))
     if pa.types.is_boolean(arrow):
         return BOOLEAN
@@ -166,7 +166,7 @@ def is_unsigned(expression: Expression, schemas: Schemas) -> bool:
 
 
 def constant_type(constant: Constant) -> ValueType:
-    """Return the type Spark gives the literal."""
+    """Return the type that Spark gives a literal."""
     match constant.kind, constant.value:
         case "int", int(value):
             return ValueType("int", max(len(str(abs(value))), 1))
@@ -188,13 +188,13 @@ def constant_type(constant: Constant) -> ValueType:
 
 
 def check_predicate(predicate: Expression, schemas: Schemas) -> None:
-    """Raise unless every column exists and every operation of ``predicate`` is allowed on its types."""
+    """Raise unless every column exists and every operation is allowed on its operands' types."""
     check_depth(predicate)
     type_of(predicate, schemas)
 
 
 def check_depth(predicate: Expression) -> None:
-    """Raise for a predicate that is too deep for all that walks through it, level after level."""
+    """Raise for a predicate with more levels than recursion may have."""
     level: Sequence[Expression] = [predicate]
     for _ in range(DEEPEST):
         level = [child for node in level for child in node.children()]
@@ -271,7 +271,7 @@ def cast_type(target: str) -> ValueType:
 
 
 def common_type(left: ValueType, right: ValueType) -> ValueType | None:
-    """Return the type in which Spark compares the two, or None when it does not."""
+    """Return the type in which Spark compares two values, or None if it compares no such values."""
     kinds = {left.kind, right.kind}
     if left.kind == "null" or right.kind == "null":
         return right if left.kind == "null" else left
@@ -344,7 +344,7 @@ def _arithmetic_type(expression: Arithmetic, schemas: Schemas) -> ValueType:
 
 
 def _number_type(operator: str, left: ValueType, right: ValueType) -> ValueType:
-    """Return the type of a number operation: Spark's rules, with integers of any size."""
+    """Return the type of an operation on numbers, by Spark's rules but with integers of any size."""
     kinds = {left.kind, right.kind}
     if "double" in kinds or ("float" in kinds and kinds != {"float"}):
         return DOUBLE

@@ -1,7 +1,8 @@
-"""Windows: how long a row stays to be met by the other stream's rows.
+"""Windows: how long a row can be met by rows of other streams.
 
-Two streams have a :class:`TimeWindow` or a :class:`CountWindow`. Many streams have :class:`TimeWindows` or
-:class:`CountWindows`, which say the same of every two of them (see :mod:`watersmeet.engine.multiway.plan`).
+A join of two streams has a :class:`TimeWindow` or a :class:`CountWindow`. A join of many streams has
+:class:`TimeWindows` or :class:`CountWindows`, which give every two of its streams such a window (see
+:mod:`watersmeet.engine.multiway.plan`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeVar, overload
+from typing import overload
 
 from watersmeet.spec.durations import format_duration, parse_duration
 from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.window_arguments import (
+    both_sides,
+    check_columns,
+    check_counts,
+    check_lateness,
+    check_longest,
+    per_stream,
+    refuse_sides,
+    stream_names,
+)
 
 __all__ = [
     "CountWindow",
@@ -27,12 +38,6 @@ __all__ = [
 ]
 
 Duration = str | timedelta
-T = TypeVar("T")
-
-LONGEST: Final = timedelta(microseconds=2**63 - 1)
-"""Timestamps have 64 bits, so nothing lies further apart."""
-MOST_ROWS: Final = 2**62
-"""Arrival numbers of two streams together have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +173,16 @@ def time_window(
     datetime.timedelta(seconds=30)
     """
     if isinstance(length, Mapping) or isinstance(ts, Mapping):
-        _refuse_sides("time_window", left=left, right=right, left_ts=left_ts, right_ts=right_ts)
-        names = _stream_names("time_window", length=length, ts=ts)
-        stays: dict[str, Duration] = _per_stream("length", length, names)
+        refuse_sides("time_window", left=left, right=right, left_ts=left_ts, right_ts=right_ts)
+        names = stream_names("time_window", length=length, ts=ts)
+        stays: dict[str, Duration] = per_stream("length", length, names)
         return _checked_times(
             {name: parse_duration(given) for name, given in stays.items()},
-            _per_stream("ts", ts, names),
+            per_stream("ts", ts, names),
             parse_duration(lateness),
         )
-    lengths: tuple[Duration, Duration] = _both("time_window", length, left, right, '"10 minutes"')
-    left_column, right_column = _both(
+    lengths: tuple[Duration, Duration] = both_sides("time_window", length, left, right, '"10 minutes"')
+    left_column, right_column = both_sides(
         "time_window", ts, left_ts, right_ts, 'ts="ts"', names=("ts", "left_ts", "right_ts")
     )
     window = TimeWindow(
@@ -192,9 +197,9 @@ def time_window(
                 'give a positive length, for example time_window("10 minutes", ts="ts")',
             )
         )
-    _check_columns("ts", {"left": left_column, "right": right_column})
-    _check_lateness(window.lateness)
-    _check_longest({"left": window.left, "right": window.right}, window.lateness)
+    check_columns("ts", {"left": left_column, "right": right_column})
+    check_lateness(window.lateness)
+    check_longest({"left": window.left, "right": window.right}, window.lateness)
     return window
 
 
@@ -234,16 +239,16 @@ def count_window(
     1000000
     """
     if isinstance(count, Mapping) or isinstance(order_by, Mapping):
-        _refuse_sides("count_window", left=left, right=right)
-        names = _stream_names("count_window", count=count, order_by=order_by)
-        counts = _per_stream("count", count, names)
-        _check_counts(counts)
-        columns = None if order_by is None else _per_stream("order_by", order_by, names)
-        _check_columns("order_by", columns or {})
+        refuse_sides("count_window", left=left, right=right)
+        names = stream_names("count_window", count=count, order_by=order_by)
+        counts = per_stream("count", count, names)
+        check_counts(counts)
+        columns = None if order_by is None else per_stream("order_by", order_by, names)
+        check_columns("order_by", columns or {})
         return CountWindows(counts, columns)
-    left_count, right_count = _both("count_window", count, left, right, "1_000_000")
-    _check_counts({"left": left_count, "right": right_count})
-    _check_columns("order_by", {} if order_by is None else {"left": order_by, "right": order_by})
+    left_count, right_count = both_sides("count_window", count, left, right, "1_000_000")
+    check_counts({"left": left_count, "right": right_count})
+    check_columns("order_by", {} if order_by is None else {"left": order_by, "right": order_by})
     return CountWindow(left_count, right_count, order_by)
 
 
@@ -295,118 +300,7 @@ def _checked_times(lengths: dict[str, timedelta], ts: dict[str, str], lateness: 
                 "give every stream a positive length",
             )
         )
-    _check_columns("ts", ts)
-    _check_lateness(lateness)
-    _check_longest(lengths, lateness)
+    check_columns("ts", ts)
+    check_lateness(lateness)
+    check_longest(lengths, lateness)
     return windows
-
-
-def _check_lateness(lateness: timedelta) -> None:
-    if lateness < timedelta(0):
-        raise SpecificationError(
-            explain_refusal(
-                f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
-            )
-        )
-
-
-def _check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None:
-    for name, duration in (*lengths.items(), ("lateness", lateness)):
-        if duration > LONGEST:
-            raise SpecificationError(
-                explain_refusal(
-                    f"a time window with {name}={format_duration(duration)}",
-                    "at most 2^63 - 1 microseconds, about 292,000 years: no two timestamps lie further apart",
-                    'give a shorter one, for example "36500 days"',
-                )
-            )
-
-
-def _check_columns(argument: str, columns: Mapping[str, object]) -> None:
-    for stream, column in columns.items():
-        if not isinstance(column, str):
-            raise SpecificationError(
-                explain_refusal(
-                    f"{argument} of {stream} is {column!r}",
-                    "the name of a column, as text",
-                    f'give for example {argument}="time"',
-                )
-            )
-
-
-def _check_counts(counts: Mapping[str, object]) -> None:
-    for given in counts.values():
-        if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MOST_ROWS:
-            raise SpecificationError(
-                explain_refusal(
-                    f"a count window of {', '.join(f'{name}={count!r}' for name, count in counts.items())}",
-                    "whole numbers of rows, from 1 to 2^62",
-                    "give for example count_window(1_000_000)",
-                )
-            )
-
-
-def _refuse_sides(function: str, **given: object) -> None:
-    """Raise if a window of named streams was also given something for left and right."""
-    named = [name for name, value in given.items() if value is not None]
-    if named:
-        raise SpecificationError(
-            explain_refusal(
-                f"{function} was given a mapping, and {', '.join(named)} too",
-                "mappings from every stream's name; or left and right, for two streams",
-                f"leave {', '.join(named)} out",
-            )
-        )
-
-
-def _stream_names(function: str, **given: object) -> list[str]:
-    """Return the streams that mappings name: the same in all of them."""
-    mappings = {argument: value for argument, value in given.items() if isinstance(value, Mapping)}
-    names = [list(value) for value in mappings.values()]
-    if not names[0] or any(set(other) != set(names[0]) for other in names):
-        raise SpecificationError(
-            explain_refusal(
-                f"{function} was given " + ", ".join(f"{a} for {list(value)}" for a, value in mappings.items()),
-                "the same streams in every mapping, at least one",
-                "name every stream of the join in each mapping, or give one value for all",
-            )
-        )
-    return names[0]
-
-
-def _per_stream(argument: str, given: T | Mapping[str, T] | None, names: list[str]) -> dict[str, T]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    if given is None:
-        raise SpecificationError(
-            explain_refusal(
-                f"{argument} was not given",
-                "one value for all streams, or a mapping from each stream's name",
-                f"give {argument} for streams {', '.join(names)}",
-            )
-        )
-    return dict.fromkeys(names, given)
-
-
-def _both(
-    function: str,
-    both: T | None,
-    left: T | None,
-    right: T | None,
-    example: str,
-    *,
-    names: tuple[str, str, str] = ("length", "left", "right"),
-) -> tuple[T, T]:
-    """Return the pair that ``both``, or ``left`` and ``right``, stand for."""
-    if both is not None and left is None and right is None:
-        return both, both
-    if both is None and left is not None and right is not None:
-        return left, right
-    given = ", ".join(f"{name}={value!r}" for name, value in zip(names, (both, left, right), strict=True))
-    raise SpecificationError(
-        explain_refusal(
-            f"{function} was given {given}",
-            f"either {names[0]}, or both {names[1]} and {names[2]}",
-            f"write for example {function}({example}, …)",
-        )
-    )

@@ -1,7 +1,7 @@
-"""Comparisons whose outcome in Spark depends on the session's time zone; the join itself reckons in UTC.
+"""Finds comparisons whose outcome in Spark depends on the session's time zone. The join computes in UTC.
 
-A timestamp is an instant, so two of them compare alike in every zone. A date, a timestamp without zone and a literal
-are instants only together with a zone, and in a zone with daylight saving a day is not always 24 hours.
+A timestamp is an instant, so two timestamps compare alike in every zone. A date, a timestamp without zone and a literal
+become instants only with a zone, and in a zone with daylight saving a day is not always 24 hours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["comparison_by_zone"]
 
 
 def comparison_by_zone(predicate: Predicate, schemas: Schemas) -> Expression | None:
-    """Return the first comparison whose outcome depends on the session's time zone; None where none does."""
+    """Return the first comparison whose outcome depends on the session's time zone, or None if there is none."""
     for node in _nodes(predicate):
         if isinstance(node, Compare | Same):
             parts = list(_nodes(node))
@@ -41,7 +41,7 @@ def _is_instant(part: Expression, schemas: Schemas) -> bool:
 
 
 def _needs_zone(part: Expression, schemas: Schemas) -> bool:
-    """Tell whether this, beside an instant, has a meaning in a zone only."""
+    """Tell whether comparing ``part`` with an instant needs a zone."""
     if isinstance(part, Cast):
         return True
     if isinstance(part, Constant):

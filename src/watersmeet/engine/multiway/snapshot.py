@@ -32,15 +32,9 @@ from watersmeet.engine.snapshot import (
     write_sections,
 )
 from watersmeet.spec.expression import Side
+from watersmeet.spec.saved_form import predicate_to_json, window_from_json, window_to_json
 from watersmeet.spec.streams import check_names
-from watersmeet.spec.structure import (
-    canonical,
-    check_entries,
-    predicate_to_json,
-    read_json,
-    window_from_json,
-    window_to_json,
-)
+from watersmeet.spec.strict_json import canonical, check_entries, read_json
 from watersmeet.spec.window import CountWindows, TimeWindows, windows_of
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts

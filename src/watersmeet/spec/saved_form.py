@@ -1,28 +1,26 @@
-"""Predicates, windows and column types as JSON: what a join *is*, kept as structure and not as prose.
+"""The saved form of a join: its predicate, window and columns as JSON.
 
-Whatever outlives a process (snapshots, a checkpoint's identity) keeps the join in this form. A node of a predicate is
-a list that begins with the node's name, ``["compare", "=", ["column", "left", "x"], ["constant", "int", 5]]``; a window
-is an object with its kind; a column is ``[name, type, nullable]``. Class and field names are not part of it, so code
-may be renamed. What is written has one form only: :func:`canonical` gives equal text exactly for equal joins.
+Snapshots and checkpoints outlive a process and keep the join in this form. A predicate's node is a list that begins
+with the node's name, ``["compare", "=", ["column", "left", "x"], ["constant", "int", 5]]``. A window is an object with
+its kind. A column is ``[name, type, nullable]``. Names of classes and fields are not part of the form, so code may be
+renamed. Each join has one form only: :func:`~watersmeet.spec.strict_json.canonical` gives equal text exactly for equal
+joins.
 
-Reading is strict. Every list has just the entries of its node, every value just its type, every number lies in its
-range; anything else raises :class:`~watersmeet.spec.errors.SpecificationError`. A change of what is written, or of what
-it means, raises ``FORM``.
+Reading is strict. Every list has exactly the entries of its node, every value has exactly its type, every number lies
+in its range. Anything else raises :class:`~watersmeet.spec.errors.SpecificationError`. ``FORM`` is raised whenever what
+is written, or its meaning, changes.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import reprlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, NoReturn, TypeVar, get_args
+from typing import Final, get_args
 
 import pyarrow as pa
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import (
     DEEPEST,
     And,
@@ -49,6 +47,18 @@ from watersmeet.spec.expression import (
     conjunction,
     disjunction,
 )
+from watersmeet.spec.strict_json import (
+    MICROSECOND,
+    Json,
+    by_stream,
+    check_entries,
+    one_of,
+    read_duration,
+    read_text,
+    refusal,
+    shortened,
+    whole_number,
+)
 from watersmeet.spec.typing import CAST_TYPES, DECIMALS, MAX_LITERAL_DIGITS
 from watersmeet.spec.window import (
     CountWindow,
@@ -62,44 +72,19 @@ from watersmeet.spec.window import (
 
 __all__ = [
     "FORM",
-    "Json",
-    "canonical",
-    "check_entries",
     "predicate_from_json",
     "predicate_to_json",
-    "read_json",
     "schema_to_json",
-    "whole_number",
     "window_from_json",
     "window_to_json",
 ]
 
-Json = Any
-"""What :mod:`json` writes and reads."""
-T = TypeVar("T")
-
 FORM: Final = 1
 """Number of the form that is written."""
-MICROSECOND: Final = timedelta(microseconds=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FUNCTIONS: Final[tuple[FunctionName, ...]] = get_args(FunctionName)
 COMPARISONS: Final[tuple[CompareOperator, ...]] = get_args(CompareOperator)
 OPERATIONS: Final[tuple[ArithmeticOperator, ...]] = get_args(ArithmeticOperator)
-
-
-def canonical(content: Json) -> str:
-    """Return JSON as text that is equal for equal content: sorted keys, no blanks, ASCII only."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def read_json(text: bytes | str) -> Json:
-    """Return what JSON text says; raise where a key is repeated, a number is not finite, or nesting is too deep."""
-    try:
-        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_number, parse_float=_finite)
-    except RecursionError:
-        raise _refusal("JSON that is nested too deeply", "JSON as it was written") from None
-    except ValueError as error:
-        raise _refusal(f"text that is no JSON ({error})", "JSON as it was written") from error
 
 
 # --- predicates -----------------------------------------------------------------------------------------------------
@@ -122,11 +107,11 @@ def predicate_from_json(content: Json, sides: Sequence[Side] = ("left", "right")
     """
     check_entries(content, ("form", "predicate"))
     if whole_number(content["form"]) != FORM:
-        raise _refusal(f"a predicate in form {content['form']}", f"form {FORM}")
+        raise refusal(f"a predicate in form {content['form']}", f"form {FORM}")
     predicate = _predicate(content["predicate"], DEEPEST)
     strange = sorted({column.side for column in columns_of(predicate)} - set(sides))
     if strange:
-        raise _refusal(f"a predicate over {_shortened(strange)}", f"columns of {', '.join(sides)}")
+        raise refusal(f"a predicate over {shortened(strange)}", f"columns of {', '.join(sides)}")
     return predicate
 
 
@@ -177,13 +162,13 @@ def _constant_to_json(value: ConstantValue) -> Json:
 def _predicate(content: Json, depth: int) -> Predicate:
     node = _expression(content, depth)
     if not isinstance(node, Predicate):
-        raise _refusal(f"{node} where a condition belongs", "a comparison, or conditions put together")
+        raise refusal(f"{node} where a condition belongs", "a comparison, or conditions put together")
     return node
 
 
 def _expression(content: Json, depth: int) -> Expression:
     if depth == 0:
-        raise _refusal("a predicate that is nested too deeply", f"at most {DEEPEST} levels")
+        raise refusal("a predicate that is nested too deeply", f"at most {DEEPEST} levels")
     inner = depth - 1
     match content:
         case ["column", str(side), str(name)]:
@@ -191,16 +176,16 @@ def _expression(content: Json, depth: int) -> Expression:
         case ["constant", str(kind), value]:
             return _constant(kind, value)
         case ["arithmetic", operator, left, right]:
-            return Arithmetic(_one_of(OPERATIONS, operator), _expression(left, inner), _expression(right, inner))
+            return Arithmetic(one_of(OPERATIONS, operator), _expression(left, inner), _expression(right, inner))
         case ["negative", operand]:
             return Negative(_expression(operand, inner))
         case ["call", function, first, *rest]:
             arguments = tuple(_expression(argument, inner) for argument in (first, *rest))
-            return Call(_one_of(FUNCTIONS, function), arguments)
+            return Call(one_of(FUNCTIONS, function), arguments)
         case ["cast", operand, str(target)]:
             return Cast(_expression(operand, inner), _cast_target(target))
         case ["compare", operator, left, right]:
-            return Compare(_one_of(COMPARISONS, operator), _expression(left, inner), _expression(right, inner))
+            return Compare(one_of(COMPARISONS, operator), _expression(left, inner), _expression(right, inner))
         case ["same", left, right]:
             return Same(_expression(left, inner), _expression(right, inner))
         case ["is_null", operand]:
@@ -213,7 +198,7 @@ def _expression(content: Json, depth: int) -> Expression:
             return conjunction(*(_predicate(term, inner) for term in (first, second, *rest)))
         case ["or", first, second, *rest]:
             return disjunction(*(_predicate(term, inner) for term in (first, second, *rest)))
-    raise _refusal(f"{_shortened(content)} as a part of a predicate", "a node's name with just its parts")
+    raise refusal(f"{shortened(content)} as a part of a predicate", "a node's name with just its parts")
 
 
 def _constant(kind: str, value: Json) -> Constant:
@@ -239,11 +224,11 @@ def _constant(kind: str, value: Json) -> Constant:
                 return Constant(value * MICROSECOND, "interval")
     except (ValueError, OverflowError):
         pass
-    raise _refusal(f"{_shortened(value)} as a constant of kind {_shortened(kind)}", "a constant as it was written")
+    raise refusal(f"{shortened(value)} as a constant of kind {shortened(kind)}", "a constant as it was written")
 
 
 def _is_decimal(text: str) -> bool:
-    """Tell whether text is a decimal as it is written: digits, at most one sign and one point."""
+    """Tell whether text is a decimal in the saved form: digits, at most one sign and one point."""
     whole, _, fraction = text.removeprefix("-").partition(".")
     digits = whole + fraction
     return digits.isascii() and digits.isdigit() and bool(whole) and len(digits) <= MAX_LITERAL_DIGITS + 1
@@ -252,14 +237,14 @@ def _is_decimal(text: str) -> bool:
 def _cast_target(target: str) -> str:
     if target in CAST_TYPES or target in DECIMALS:
         return target
-    raise _refusal(f"a cast to {_shortened(target)}", "a type that a predicate casts to")
+    raise refusal(f"a cast to {shortened(target)}", "a type that a predicate casts to")
 
 
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
 def window_to_json(window: Window | Windows) -> Json:
-    """Return a window as JSON; durations are in microseconds."""
+    """Return a window as JSON, with durations in microseconds."""
     match window:
         case CountWindow(left, right, order_by):
             return {"kind": "count", "left": left, "right": right, "order_by": order_by}
@@ -279,13 +264,13 @@ def window_to_json(window: Window | Windows) -> Json:
 
 
 def window_from_json(content: Json) -> Window | Windows:
-    """Return the window that :func:`window_to_json` wrote, checked as one that a user gives."""
+    """Return the window that :func:`window_to_json` wrote; it is checked like a user's."""
     match content:
         case {"kind": "count", "counts": counts}:
             check_entries(content, ("kind", "counts", "order_by"))
             columns = content["order_by"]
             return count_window(
-                _by_stream(counts, whole_number), order_by=None if columns is None else _by_stream(columns, _text)
+                by_stream(counts, whole_number), order_by=None if columns is None else by_stream(columns, read_text)
             )
         case {"kind": "count"}:
             check_entries(content, ("kind", "left", "right", "order_by"))
@@ -293,32 +278,32 @@ def window_from_json(content: Json) -> Window | Windows:
             return count_window(
                 left=whole_number(content["left"]),
                 right=whole_number(content["right"]),
-                order_by=None if order_by is None else _text(order_by),
+                order_by=None if order_by is None else read_text(order_by),
             )
         case {"kind": "time", "lengths": lengths}:
             check_entries(content, ("kind", "lengths", "ts", "lateness"))
             return time_window(
-                _by_stream(lengths, _duration),
-                ts=_by_stream(content["ts"], _text),
-                lateness=_duration(content["lateness"]),
+                by_stream(lengths, read_duration),
+                ts=by_stream(content["ts"], read_text),
+                lateness=read_duration(content["lateness"]),
             )
         case {"kind": "time"}:
             check_entries(content, ("kind", "left_ts", "right_ts", "left", "right", "lateness"))
             return time_window(
-                left=_duration(content["left"]),
-                right=_duration(content["right"]),
-                left_ts=_text(content["left_ts"]),
-                right_ts=_text(content["right_ts"]),
-                lateness=_duration(content["lateness"]),
+                left=read_duration(content["left"]),
+                right=read_duration(content["right"]),
+                left_ts=read_text(content["left_ts"]),
+                right_ts=read_text(content["right_ts"]),
+                lateness=read_duration(content["lateness"]),
             )
-    raise _refusal(f"{_shortened(content)} as a window", "a time window or a count window")
+    raise refusal(f"{shortened(content)} as a window", "a time window or a count window")
 
 
 # --- schemas --------------------------------------------------------------------------------------------------------
 
 
 def schema_to_json(schema: pa.Schema) -> Json:
-    """Return the columns of a stream as JSON: name, type and whether it may be null, without metadata."""
+    """Return a stream's columns as JSON: the name, the type and whether it may be null. Metadata is left out."""
     return [_field_to_json(field) for field in schema]
 
 
@@ -349,76 +334,5 @@ def type_to_json(arrow: pa.DataType) -> Json:
     if arrow.num_fields:  # lists of all kinds, structs, unions
         name = str(arrow).partition("<")[0]
         codes = [arrow.type_codes] if pa.types.is_union(arrow) else []
-        return [name, *codes, *(_field_to_json(arrow.field(place)) for place in range(arrow.num_fields))]
+        return [name, *codes, *(_field_to_json(arrow.field(number)) for number in range(arrow.num_fields))]
     return str(arrow)
-
-
-# --- strict reading -------------------------------------------------------------------------------------------------
-
-
-def check_entries(content: Json, keys: Collection[str]) -> None:
-    """Raise unless JSON is an object with just these entries."""
-    if not isinstance(content, dict) or set(content) != set(keys):
-        given = ", ".join(content) if isinstance(content, dict) else _shortened(content)
-        raise _refusal(f"{given or '(nothing)'} where entries belong", ", ".join(keys))
-
-
-def _one_of(allowed: tuple[T, ...], given: Json) -> T:
-    for one in allowed:
-        if isinstance(given, str) and one == given:
-            return one
-    raise _refusal(f"{_shortened(given)}", ", ".join(map(str, allowed)))
-
-
-def whole_number(given: Json) -> int:
-    """Return a whole number."""
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise _refusal(f"{_shortened(given)}", "a whole number")
-    return given
-
-
-def _text(given: Json) -> str:
-    if not isinstance(given, str):
-        raise _refusal(f"{_shortened(given)}", "text")
-    return given
-
-
-def _duration(given: Json) -> timedelta:
-    try:
-        return whole_number(given) * MICROSECOND
-    except OverflowError:
-        raise _refusal(f"{_shortened(given)} microseconds", "a duration as it was written") from None
-
-
-def _by_stream(given: Json, read: Callable[[Json], T]) -> Mapping[str, T]:
-    if not isinstance(given, dict) or not given:
-        raise _refusal(f"{_shortened(given)}", "an entry for every stream")
-    return {stream: read(value) for stream, value in given.items()}
-
-
-def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        message = "a key is repeated"
-        raise ValueError(message)
-    return content
-
-
-def _refuse_number(text: str) -> NoReturn:
-    message = f"{text} is no number"
-    raise ValueError(message)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse_number(text)
-
-
-def _shortened(content: object) -> str:
-    return reprlib.repr(content)
-
-
-def _refusal(given: str, allowed: str) -> SpecificationError:
-    return SpecificationError(
-        explain_refusal(f"a saved join has {given}", allowed, "restore what was saved, unchanged")
-    )

@@ -16,15 +16,14 @@ import watersmeet as wm
 from expressions import PREDICATES
 from strategies import windows
 from watersmeet.spec import expression as ex
-from watersmeet.spec.structure import (
-    canonical,
+from watersmeet.spec.saved_form import (
     predicate_from_json,
     predicate_to_json,
-    read_json,
     schema_to_json,
     window_from_json,
     window_to_json,
 )
+from watersmeet.spec.strict_json import canonical, read_json
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows
 
 STREAM_WINDOWS = [
