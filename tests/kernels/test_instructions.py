@@ -15,7 +15,7 @@ from drawn_keys import INT64, KEYS, Int64s
 from watersmeet.kernels import instructions
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import (
-    BLOCK,
+    LINE,
     copy_bytes,
     copy_value,
     count_flags,
@@ -52,13 +52,13 @@ def bits(flags: npt.NDArray[np.bool_]) -> int:
     return sum(1 << at for at, flag in enumerate(flags.tolist()) if flag)
 
 
-@given(keys=st.lists(KEYS, min_size=BLOCK + 2, max_size=BLOCK + 2), begin=st.integers(0, 2), bound=KEYS)
+@given(keys=st.lists(KEYS, min_size=LINE + 2, max_size=LINE + 2), begin=st.integers(0, 2), bound=KEYS)
 @example(keys=[INT64.min, INT64.max] * 5, begin=1, bound=INT64.max)
 @example(keys=[INT64.min, INT64.max] * 5, begin=0, bound=INT64.min)
 @example(keys=[0] * 10, begin=2, bound=0)
 def test_oracle_a_block_is_compared_wherever_it_begins(keys: list[int], begin: int, bound: int) -> None:
     array = np.array(keys, np.int64)
-    block = array[begin : begin + BLOCK]
+    block = array[begin : begin + LINE]
     before = block < bound
     expected = (bits(before), bits(block <= bound), bits(block == bound), np.count_nonzero(before))
     assert compared(array, begin, bound) == expected

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drawn_keys import INT64, Int64s, key_arrays
 from watersmeet.kernels.llat import (
-    CHUNK,
+    PROBES_AT_ONCE,
     Table,
     find_pairs,
     grow_table,
@@ -110,7 +110,7 @@ def test_oracle_pairs_of_chains(key: Int64s, bounds: Int64s, width: int, most: i
     check_pairs(packed, chains, bounds, np.full_like(bounds, INT64.max), most)
 
 
-@pytest.mark.parametrize("probes", [CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 9])
+@pytest.mark.parametrize("probes", [PROBES_AT_ONCE - 1, PROBES_AT_ONCE, PROBES_AT_ONCE + 1, 2 * PROBES_AT_ONCE + 9])
 @pytest.mark.parametrize("most", [100, 10**6])
 def test_oracle_more_probes_than_are_counted_at_once(probes: int, most: int) -> None:
     random = np.random.default_rng(probes)
@@ -121,8 +121,8 @@ def test_oracle_more_probes_than_are_counted_at_once(probes: int, most: int) -> 
 
 def test_a_portion_that_is_full_ends_where_the_next_probes_are_counted() -> None:
     chains = partitioned(np.array([7]))
-    lo = np.full(CHUNK + 3, 7)
-    check_pairs(table_of(chains, 1), chains, lo, lo, CHUNK)
+    lo = np.full(PROBES_AT_ONCE + 3, 7)
+    check_pairs(table_of(chains, 1), chains, lo, lo, PROBES_AT_ONCE)
 
 
 @pytest.mark.parametrize("order", [[], [0], [2, 0], [3, 2, 1, 0]])

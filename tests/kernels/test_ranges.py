@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.kernels import ranges, sorted_run
+from watersmeet.kernels import ranges, sorted_keys
 
 LIMIT = np.iinfo(np.int64)
 KEYS = st.integers(-20, 20) | st.sampled_from([LIMIT.min, LIMIT.min + 1, LIMIT.max - 1, LIMIT.max])
@@ -17,20 +17,20 @@ ENTRIES = st.lists(st.tuples(st.integers(0, 3), KEYS), min_size=1, max_size=60)
 PROBES = st.lists(st.tuples(st.integers(0, 3), KEYS), min_size=1, max_size=60)
 
 
-def padded(values: list[int]) -> sorted_run.Int64s:
-    run = sorted_run.empty_run(len(values))
+def padded(values: list[int]) -> sorted_keys.Int64s:
+    run = sorted_keys.empty_keys(len(values))
     run[: len(values)] = values
     run[len(values) :] = LIMIT.max
     return run
 
 
-def levels(run: sorted_run.Int64s, size: int) -> tuple[sorted_run.Int64s, sorted_run.Int64s]:
-    index = sorted_run.sample_run(run, size)
-    return index, sorted_run.sample_run(index, len(index) - sorted_run.BLOCK)
+def levels(run: sorted_keys.Int64s, size: int) -> tuple[sorted_keys.Int64s, sorted_keys.Int64s]:
+    index = sorted_keys.sample_keys(run, size)
+    return index, sorted_keys.sample_keys(index, len(index) - sorted_keys.LINE)
 
 
 def found_by_both(
-    key: sorted_run.Int64s, group: sorted_run.Int64s | None, size: int, wanted: tuple[Any, ...]
+    key: sorted_keys.Int64s, group: sorted_keys.Int64s | None, size: int, wanted: tuple[Any, ...]
 ) -> list[tuple[int, list[int], list[int], list[int]]]:
     """Return matches, starts, ends and probes of the ranges: by merging, and by searching."""
     index, top = levels(key, size)

@@ -10,8 +10,8 @@ from hypothesis import example, given
 
 from drawn_keys import INT64, KEYS, Int64s, key_arrays
 from watersmeet.kernels.scan import (
-    BLOCK,
     COUNT_BITS,
+    TILE,
     count_between,
     locate_between,
     nested_loop,
@@ -50,7 +50,7 @@ def test_room_is_kept_or_at_least_doubled(kind: Any) -> None:
     assert len(reserve(array[:0], 0, 1)) == 1
 
 
-@pytest.mark.parametrize("stored", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+@pytest.mark.parametrize("stored", [0, 1, TILE - 1, TILE, TILE + 1, 2 * TILE + 3])
 @pytest.mark.parametrize("most", [1, 7, 10**6])
 def test_oracle_all_rows_meet_all_probes_in_portions(stored: int, most: int) -> None:
     """No order of keys or probes is needed; a portion has ``most`` pairs, or those of one probe and one block."""

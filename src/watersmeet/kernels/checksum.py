@@ -1,9 +1,9 @@
-"""A checksum of many words, fast enough to be taken whenever a file is mapped.
+"""A checksum of 64-bit words, fast enough to compute whenever a file is mapped.
 
-Four lanes take every fourth word each, so that four multiplications are under way at a time. A step of a lane can be
-undone, for the word as for the lane: no change of a single word goes unseen. As a step also spreads what came before
-over all bits, words in another place give another checksum, but for a chance of 2^-64. It is no defence against
-somebody who wants two contents to look alike.
+Each of four lanes takes every fourth word, so four multiplications run at a time. A step of a lane is a bijection of
+the word and of the lane, so a change of a single word always changes the checksum. A step also spreads the earlier
+words over all bits, so words in another order give another checksum, but for a chance of 2^-64. The checksum finds
+accidents; it does not stop somebody who forges content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _step(lane: np.uint64, word: np.uint64) -> np.uint64:
 
 @kernel
 def checksum(words: npt.NDArray[np.uint64], rest: np.uint64) -> np.uint64:
-    """Return the checksum of ``words`` and of ``rest``, what is left behind the last whole one."""
+    """Return the checksum of ``words`` and of ``rest``, the bytes behind the last whole word."""
     a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     whole = len(words) // 4 * 4
     for i in range(0, whole, 4):

@@ -1,12 +1,12 @@
-"""The one way a kernel is compiled.
+"""Compiles kernels, all with the same flags.
 
 Flags: ``nogil`` (threads run kernels side by side), ``error_model="numpy"`` (no Python exceptions inside loops), never
 ``fastmath`` (results must be exact). Compiled code is cached on disk: beside the source, or in the user's cache folder
-when the package is read-only. Where neither can be written the kernel is compiled in every process. A cached kernel is
-compiled again when its own file changes, not when :mod:`watersmeet.kernels.instructions` does.
+if the package is read-only. If neither can be written, every process compiles the kernel. A cached kernel is compiled
+again if its own file changes, but not if :mod:`watersmeet.kernels.instructions` does.
 
-With ``NUMBA_DISABLE_JIT=1`` kernels run as the Python they are written in, which is how their coverage is measured
-(``make coverage``). Numbers then wrap around as compiled ones do, without a warning.
+With ``NUMBA_DISABLE_JIT=1`` kernels run as Python, so that their coverage can be measured (``make coverage``). Integers
+then wrap around without a warning, as compiled ones do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Extendible hashing: mix keys, insert and split, merge buddies.
 
-A bucket is a chain of an LLAT (:mod:`watersmeet.kernels.llat`) and is known by its first entry, here called page.
-``directory[h & (2**d - 1)]`` is the bucket of hash ``h``; all hashes of bucket ``b`` agree in their ``depth[b]`` low
-bits, which are ``pattern[b]``. A bucket merged away has depth -1.
+A bucket is a chain of an LLAT (:mod:`watersmeet.kernels.llat`). Its number is that of its first entry, here called
+page. ``directory[h & (2**d - 1)]`` is the bucket of hash ``h``; all hashes of bucket ``b`` agree in their ``depth[b]``
+low bits, which are ``pattern[b]``. A bucket that was merged into another has depth -1.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DONE, PAGES_FULL, DIRECTORY_FULL = 0, 1, 2
 
 @kernel
 def mix_keys(key: Int64s) -> UInt64s:
-    """Return a hash of every key: MurmurHash3's finaliser, a bijection, so that only equal keys have equal hashes.
+    """Return a hash of every key: MurmurHash3's finaliser, a bijection, so only equal keys have equal hashes.
 
-    Whole arrays and not scalars, because only arrays wrap round silently where the kernel is run uncompiled.
+    It takes arrays, not scalars, because only arrays wrap around silently when the kernel runs uncompiled.
     """
     h = key.view(np.uint64)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
@@ -55,7 +55,8 @@ def insert_rows(
 
     Returns
     -------
-    How far it came, how many pages are used (given as ``used`` before), and what it needs to go on.
+    The first row that was not inserted, the pages in use (``used`` before the call), and what is needed to go on:
+    ``DONE``, ``PAGES_FULL`` or ``DIRECTORY_FULL``.
     """
     key, row, start, fill, next_entry, last = table
     mask = np.uint64(len(directory) - 1)
@@ -73,7 +74,7 @@ def insert_rows(
             prefetch(row, start[sooner] + fill[sooner])
         bucket = directory[hashed[i] & mask]
         page = last[bucket]
-        # a chained bucket holds one key only, until it is at the deepest level
+        # a chained bucket holds one key only, unless it is at the deepest level
         stranger = next_entry[bucket] >= 0 and depth[bucket] < deepest and key[start[bucket]] != new_key[i]
         if fill[page] < width and not stranger:
             at = start[page] + fill[page]
@@ -106,7 +107,7 @@ def _holds_only(table: Table, width: int, bucket: int, k: int) -> bool:
 
 @kernel
 def _split(table: Table, width: int, depth: Int32s, pattern: Int64s, directory: Int32s, bucket: int, new: int) -> None:
-    """Split a full (or chained) bucket by the next bit of the hash; the rows that have it move to ``new``."""
+    """Split a full (or chained) bucket by the next bit of the hash; rows whose bit is set move to ``new``."""
     key, row, start, fill, next_entry, last = table
     bit = 1 << depth[bucket]
     depth[bucket] += 1
@@ -117,7 +118,7 @@ def _split(table: Table, width: int, depth: Int32s, pattern: Int64s, directory: 
     begin = start[bucket]
     other = start[new]
     tested = np.uint64(bit)
-    if next_entry[bucket] >= 0:  # one key only: all rows stay or all go; going means that the buckets change pages
+    if next_entry[bucket] >= 0:  # one key only: all rows stay or all go; to go, the buckets swap pages
         if mix_keys(key[begin : begin + 1])[0] & tested:
             start[bucket], start[new] = other, begin
             fill[bucket], fill[new] = 0, fill[bucket]
@@ -129,7 +130,7 @@ def _split(table: Table, width: int, depth: Int32s, pattern: Int64s, directory: 
     go = 0
     for i in range(width):
         goes = (hashed[i] & tested) != np.uint64(0)
-        # both are written and one counts: half of the rows go, no branch could be predicted
+        # both are written and one counts: half of the rows go, so a branch could not be predicted
         key[other + go] = key[begin + i]
         row[other + go] = row[begin + i]
         key[begin + stay] = key[begin + i]

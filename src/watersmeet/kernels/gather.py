@@ -1,9 +1,9 @@
-"""Gather rows of plain columns: all columns, from all pieces of memory they lie in, with one call.
+"""Gathers rows of plain columns: all columns, from several batches, with one call.
 
-Columns are given by their addresses, since their values have any width; the caller keeps what lies there alive. One
-call matters: the interpreter's lock is given back and asked for once, and Python makes no array for each column and
-piece. A row number is cut to the piece's size: numbers may come from a file that somebody else has just damaged, and
-whoever reads it notices only afterwards.
+Columns are given by their addresses, because their values may have any width. The caller keeps the memory alive. There
+is one call for all, so the interpreter's lock is released and taken once, and Python makes no array for each column and
+batch. Row numbers are cut to the batch's size: they may come from a mapped file that is damaged while it is in use,
+which its reader notices only afterwards.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def _within(row: int, last: int) -> int:
 def gather_values(sources: Int64s, sizes: Int64s, widths: Int64s, rows: Int32s, ends: Int64s, targets: Int64s) -> None:
     """Copy values of ``widths[c]`` bytes to ``targets[c]``, one behind the other, for every column *c*.
 
-    The rows from ``ends[p - 1]`` to ``ends[p]`` are those of piece *p*, which has ``sizes[p]`` rows and whose column
-    begins at ``sources[c, p]``.
+    The rows from ``ends[b - 1]`` to ``ends[b]`` are those of batch *b*, which has ``sizes[b]`` rows and whose column
+    begins at ``sources[c, b]``.
     """
     for column in range(len(widths)):
         width = widths[column]
         target = targets[column]
         begin = 0
-        for piece in range(len(ends)):
-            source = sources[column, piece]
-            last = sizes[piece] - 1
-            some = rows[begin : ends[piece]]
+        for batch in range(len(ends)):
+            source = sources[column, batch]
+            last = sizes[batch] - 1
+            some = rows[begin : ends[batch]]
             if width == 8:
                 for i in range(len(some)):
                     copy_value(target + 8 * i, source + 8 * _within(some[i], last), np.int64)
@@ -56,4 +56,4 @@ def gather_values(sources: Int64s, sizes: Int64s, widths: Int64s, rows: Int32s, 
                 for i in range(len(some)):
                     copy_bytes(target + width * i, source + width * _within(some[i], last), width)
             target += width * len(some)
-            begin = ends[piece]
+            begin = ends[batch]

@@ -1,8 +1,8 @@
-"""Instructions of the processor that Python has no word for: fetch ahead, compare a block of keys, copy by address.
+"""Processor instructions that Python does not have: prefetch, compare a cache line of keys, copy by address.
 
-LLVM turns them into what the processor has. A block's comparison is one instruction with 512-bit registers, and two or
-four with narrower ones; either way it has no branch to guess and no chain of steps that wait for each other. Where
-nothing is compiled (``NUMBA_DISABLE_JIT``) stand-ins in Python take their places.
+LLVM turns them into the processor's own. Comparing a line is one instruction with 512-bit registers, and two or four
+with smaller ones. Either way there is no branch to predict, and no step waits for another. Uncompiled kernels
+(``NUMBA_DISABLE_JIT``) use functions in Python instead.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-__all__ = ["BLOCK", "copy_bytes", "copy_value", "count_flags", "flags_at", "flags_before", "flags_up_to", "prefetch"]
+__all__ = ["LINE", "copy_bytes", "copy_value", "count_flags", "flags_at", "flags_before", "flags_up_to", "prefetch"]
 
-BLOCK: Final = 8
-"""Keys that are compared at once: 8 of 8 bytes fill a cache line."""
-FLAGS: Final = ir.IntType(BLOCK)
+LINE: Final = 8
+"""Keys in a cache line, which are compared at once: 8 of 8 bytes."""
+FLAGS: Final = ir.IntType(LINE)
 WORD: Final = ir.IntType(64)
-KEYS: Final = ir.VectorType(WORD, BLOCK)
+KEYS: Final = ir.VectorType(WORD, LINE)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typing_context: Any, array: Any, position: Any) -> Any:  # noqa: ARG001 -- Numba's calling convention
-    """Ask the processor to fetch ``array[position]`` into its cache; never faults, so any position is allowed."""
+    """Ask the processor to fetch ``array[position]`` into its cache. Any position is allowed: this never faults."""
     signature = types.void(array, position)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -49,19 +49,19 @@ def prefetch(typing_context: Any, array: Any, position: Any) -> Any:  # noqa: AR
 
 @intrinsic  # type: ignore[untyped-decorator]
 def flags_before(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # noqa: ARG001
-    """Tell which keys of the block at ``begin`` are less than ``bound``, a bit for each."""
+    """Return a bit for each key of the line at ``begin``: set if the key is less than ``bound``."""
     return _comparison("<", keys, begin, bound)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def flags_up_to(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # noqa: ARG001
-    """Tell which keys of the block at ``begin`` are not greater than ``bound``, a bit for each."""
+    """Return a bit for each key of the line at ``begin``: set if the key is not greater than ``bound``."""
     return _comparison("<=", keys, begin, bound)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def flags_at(typing_context: Any, keys: Any, begin: Any, bound: Any) -> Any:  # noqa: ARG001
-    """Tell which keys of the block at ``begin`` equal ``bound``, a bit for each."""
+    """Return a bit for each key of the line at ``begin``: set if the key equals ``bound``."""
     return _comparison("==", keys, begin, bound)
 
 
@@ -87,7 +87,7 @@ def copy_value(typing_context: Any, target: Any, source: Any, kind: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:  # noqa: ARG001
-    """Copy so many bytes from one address to another."""
+    """Copy ``count`` bytes from one address to another."""
     signature = types.void(target, source, count)
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -100,18 +100,18 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
 
 
 def _comparison(operator: str, keys: Any, begin: Any, bound: Any) -> Any:
-    """Return signature and code of a comparison; the whole block is read, so it has to lie in the array."""
+    """Return signature and code of a comparison. It reads the whole line, which must lie in the array."""
     if keys.dtype != types.int64 or keys.layout != "C":
-        raise TypingError(f"a block of {keys}: keys are contiguous and of 64 bits")
+        raise TypingError(f"a line of {keys}: keys are contiguous and of 64 bits")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = builder.bitcast(_element(context, builder, signature, arguments), KEYS.as_pointer())
-        block = builder.load(address, align=WORD.width // 8)
+        line = builder.load(address, align=WORD.width // 8)
         nothing = ir.Constant(KEYS, ir.Undefined)
-        place = ir.IntType(32)
-        one = builder.insert_element(nothing, arguments[2], place(0))
-        bounds = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(place, BLOCK), [place(0)] * BLOCK))
-        return builder.zext(builder.bitcast(builder.icmp_signed(operator, block, bounds), FLAGS), WORD)
+        index = ir.IntType(32)
+        one = builder.insert_element(nothing, arguments[2], index(0))
+        bounds = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(index, LINE), [index(0)] * LINE))
+        return builder.zext(builder.bitcast(builder.icmp_signed(operator, line, bounds), FLAGS), WORD)
 
     return types.int64(keys, begin, bound), generate
 
@@ -122,30 +122,30 @@ def _element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.gep(data, [arguments[1]])
 
 
-# --- stand-ins, for kernels that are not compiled ---------------------------------------------------------------------
+# --- the same in Python, for kernels that are not compiled ------------------------------------------------------------
 
 
 def _flags(bits: Any) -> np.int64:
-    """Return one bit for each of a block's flags."""
+    """Return one bit for each flag of a line."""
     return np.int64(np.packbits(bits, bitorder="little")[0])
 
 
 if numba.config.DISABLE_JIT:
 
     def prefetch(array: Any, position: Any) -> None:
-        """Do nothing: nothing is computed faster here."""
+        """Do nothing: a prefetch only saves time."""
 
     def flags_before(keys: Any, begin: Any, bound: Any) -> Any:
-        """Tell which keys of the block at ``begin`` are less than ``bound``, a bit for each."""
-        return _flags(keys[begin : begin + BLOCK] < bound)
+        """Return a bit for each key of the line at ``begin``: set if the key is less than ``bound``."""
+        return _flags(keys[begin : begin + LINE] < bound)
 
     def flags_up_to(keys: Any, begin: Any, bound: Any) -> Any:
-        """Tell which keys of the block at ``begin`` are not greater than ``bound``, a bit for each."""
-        return _flags(keys[begin : begin + BLOCK] <= bound)
+        """Return a bit for each key of the line at ``begin``: set if the key is not greater than ``bound``."""
+        return _flags(keys[begin : begin + LINE] <= bound)
 
     def flags_at(keys: Any, begin: Any, bound: Any) -> Any:
-        """Tell which keys of the block at ``begin`` equal ``bound``, a bit for each."""
-        return _flags(keys[begin : begin + BLOCK] == bound)
+        """Return a bit for each key of the line at ``begin``: set if the key equals ``bound``."""
+        return _flags(keys[begin : begin + LINE] == bound)
 
     def count_flags(flags: Any) -> Any:
         """Return how many bits are set."""
@@ -156,5 +156,5 @@ if numba.config.DISABLE_JIT:
         ctypes.memmove(int(target), int(source), np.dtype(kind).itemsize)
 
     def copy_bytes(target: Any, source: Any, count: Any) -> None:
-        """Copy so many bytes from one address to another."""
+        """Copy ``count`` bytes from one address to another."""
         ctypes.memmove(int(target), int(source), int(count))

@@ -1,4 +1,4 @@
-"""Arithmetic on keys: order-preserving bits of floats, and ranges that saturate instead of wrapping around."""
+"""Arithmetic on keys: order-preserving bits of floats, ranges that end at the limits of int64, checks of pairs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ INT64_MAX = np.int64(2**63 - 1)
 
 @kernel
 def order_bits(bits: Int64s) -> Int64s:
-    """Return float64 bit patterns as integers in the floats' order (negative numbers have their other bits flipped).
+    """Return float64 bit patterns as integers in the floats' order: of negative numbers all other bits are flipped.
 
-    Zeros become one zero and NaNs one NaN, above infinity, as Spark orders them.
+    Both zeros become one, and all NaNs become one above infinity, as Spark orders them.
     """
     result = np.empty(len(bits), np.int64)
     for i in range(len(bits)):
@@ -37,9 +37,9 @@ def order_bits(bits: Int64s) -> Int64s:
 
 @kernel
 def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool, lo: Int64s, hi: Int64s) -> int:
-    """Write ``[key + low, key + high]``, cut to int64, to ``lo`` and ``hi``; return how many ranges are empty.
+    """Write ``[key + low, key + high]``, cut to int64, to ``lo`` and ``hi``; return the number of empty ranges.
 
-    An empty range (beyond the last int64) is written as ``lo > hi``.
+    A range beyond the last int64 is empty and is written as ``lo > hi``.
     """
     empty = 0
     for i in range(len(key)):
@@ -47,7 +47,7 @@ def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool
         a = INT64_MIN
         b = INT64_MAX
         if has_low:
-            # Compared before adding: LLVM takes it that a sum never wraps, and drops a check made on the sum.
+            # Compared before adding: LLVM assumes that a sum never wraps, and would drop a check of the sum.
             if low > 0 and k > INT64_MAX - low:
                 a = INT64_MAX
                 b = INT64_MIN
@@ -70,7 +70,7 @@ def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool
 def keep_pairs_in_ranges(
     who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]
 ) -> int:
-    """Set ``keep[i]`` if row ``row[i]``'s key lies in the range of ``who[i]``; return how many do."""
+    """Set ``keep[i]`` if the key of row ``row[i]`` lies in the range of ``who[i]``; return how many do."""
     kept = 0
     for i in range(len(who)):
         k = key[row[i]]
@@ -94,8 +94,8 @@ def keep_pairs_in_count_window(
 ) -> int:
     """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
 
-    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. ``stored`` has two columns:
-    a stored row's number, and how many rows of the probing stream had arrived before it, since either of the two rows
+    ``seen[w]`` rows of the stored stream had arrived before probing row ``w``. ``stored`` has two columns: a stored
+    row's number, and how many rows of the probing stream had arrived before it. Both are needed, because either row
     may be the later one.
     """
     kept = 0
@@ -113,7 +113,7 @@ def keep_pairs_in_count_window(
 
 @kernel
 def make_monotone(group: Int64s | None, lo: Int64s, hi: Int64s) -> None:
-    """Widen ranges so that within a group both ends are non-decreasing."""
+    """Widen ranges so that both ends are non-decreasing among those with one equality key."""
     n = len(lo)
     for i in range(1, n):
         if group is not None and group[i] != group[i - 1]:

@@ -1,28 +1,28 @@
 """LLAT, the linked list adaptive table: unsorted partitions of unequal size in one table of equal entries.
 
-PanJoin, section III-B2. An *entry* is room for a fixed number of rows; a partition is a *chain* of entries, known by
-the number of its first entry. RaP-Table, WiB+-Tree and the extendible hash all keep their rows in one.
+PanJoin, section III-B2. An *entry* has room for a fixed number of rows. A partition is a *chain* of entries, and its
+number is that of its first entry. RaP-Table, WiB+-Tree and the extendible hash all keep their rows in one.
 
 A table is the tuple ``(key, row, start, fill, next_entry, last)``: entry ``e`` holds the rows ``start[e] : start[e] +
 fill[e]`` of ``key`` and ``row``, ``next_entry[e]`` is the next of its chain (-1: none) and, for a first entry,
 ``last[e]`` is the chain's last.
 
-Invariant. All entries of a chain but the last are full, until the table is packed; packed chains have one entry each.
+Invariant. All entries of a chain but the last are full until the table is packed; packed chains have one entry each.
 
-Cost. Appending touches one entry. Probing scans a chain once per probe with vector instructions; the probes are
-sorted, so those that meet the same chain find it in the cache, and the first entry of the chains to come is
-prefetched. Pairs are counted for ``CHUNK`` probes and then written for them while the chains are still cached, so the
-output never guesses.
+Cost. Appending touches one entry. Probing scans a chain once per probe with vector instructions. Probes are sorted, so
+those of one chain find it in the cache, and the first entries of the next chains are prefetched. Pairs are counted for
+``PROBES_AT_ONCE`` probes and then written for these while the chains are still cached, so the size of the output is
+known before it is written.
 
 Departures from the paper.
 
-- ``last`` is kept per chain: an append need not walk the chain.
-- There is no Tail pointer: whole subwindows expire, rows are never deleted.
-- The next entry is linked when a row needs it, not already when the one before is full. Fewer are used, so the paper's
-  proof that 2P entries suffice holds a fortiori.
-- Entries are found through ``start``, so that a sealed subwindow can be packed without slack (the paper's 150 %
-  overhead ends with the last insert), and two entries can change places without moving a row.
-- The scan's inner loop runs over the rows of the partition and not over the batch: that is what vectorises.
+- ``last`` is kept per chain, so an append need not walk the chain.
+- There is no Tail pointer: subwindows expire as a whole, rows are never deleted.
+- The next entry is linked when a row needs it, not when the one before becomes full. So fewer are used, and the paper's
+  proof that 2P entries suffice still holds.
+- Entries are found through ``start``. So a sealed subwindow can be packed without slack (the paper's 150 % overhead
+  ends with the last insert), and two entries can be swapped without moving a row.
+- The scan's inner loop runs over the rows of the partition, not over the batch, because that loop vectorises.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Table = tuple[Int64s, Int32s, Int64s, Int32s, Int32s, Int32s]
 
-CHUNK = 256
+PROBES_AT_ONCE = 256
 AHEAD = 8
 LINE = 8  # keys in a cache line
 
@@ -71,7 +71,7 @@ def grow_table(table: Table, entries: int, width: int) -> Table:
 
 
 def table_bytes(table: Table) -> int:
-    """Return the bytes a table holds."""
+    """Return the bytes of memory that a table uses."""
     return sum(array.nbytes for array in table)
 
 
@@ -95,9 +95,10 @@ def _count_chains(
     lo: int,
     hi: int,
 ) -> int:
-    """Count the keys in ``[lo, hi]`` from ``chain`` to ``final``; those strictly between are not compared.
+    """Count the keys in ``[lo, hi]`` in the chains from ``chain`` to ``final``; those in between are not compared.
 
-    Takes the table apart because unpacking a tuple counts references, atomically: too dear once per probe.
+    It takes the table's arrays, because unpacking the tuple changes reference counts atomically, which costs too much
+    once per probe.
     """
     count = 0
     here = chain
@@ -132,7 +133,7 @@ def _write_chains(
     pair_row: Int32s,
     found: int,
 ) -> int:
-    """Write the pairs that ``_count_chains`` counted."""
+    """Write the pairs that ``_count_chains`` has counted; return the position behind the last."""
     here = chain
     while True:
         compared = here in (chain, final)
@@ -165,21 +166,21 @@ def find_pairs(
     begin: int,
     most: int,
 ) -> tuple[Int32s, Int32s, int]:
-    """Return the pairs of probes with the chains from ``first[q]`` along ``following`` to ``final[q]``.
+    """Return the pairs of every probe *q* with the chains from ``first[q]`` along ``following`` to ``final[q]``.
 
-    They are those of the probes from ``begin`` on, as many as have together at most ``most`` pairs, or of one that has
-    more; where the next ones begin is returned too. The caller's partitioning guarantees that all keys of the chains
-    strictly between the two lie in ``[lo, hi]``.
+    Probes are taken from ``begin`` on, as long as they have at most ``most`` pairs together, but at least one. The
+    next probe is returned as well. The caller's partitioning guarantees that all keys of the chains strictly between
+    the two lie in ``[lo, hi]``.
     """
     key, row, start, fill, next_entry, _ = table
     m = len(lo)
     pair_who = np.empty(m - begin, np.int32)
     pair_row = np.empty(m - begin, np.int32)
-    counts = np.empty(CHUNK, np.int64)
-    places = np.empty(CHUNK, np.int64)  # where the only match of a probe is, if the first pass could tell
+    counts = np.empty(PROBES_AT_ONCE, np.int64)
+    positions = np.empty(PROBES_AT_ONCE, np.int64)  # where the only match of a probe is, if the first pass could tell
     found = 0
-    for base in range(begin, m, CHUNK):
-        chunk = min(CHUNK, m - base)
+    for base in range(begin, m, PROBES_AT_ONCE):
+        chunk = min(PROBES_AT_ONCE, m - base)
         n = chunk
         total = 0
         for u in range(chunk):
@@ -191,28 +192,28 @@ def find_pairs(
                 prefetch(key, at + 2 * LINE)
                 prefetch(key, at + 3 * LINE)
             chain = first[q]
-            places[u] = -1
+            positions[u] = -1
             if lo[q] > hi[q]:
                 counts[u] = 0
             elif chain == final[q] and next_entry[chain] < 0:
                 both = locate_between(key[start[chain] : start[chain] + fill[chain]], lo[q], hi[q])
                 counts[u] = both & ((1 << COUNT_BITS) - 1)
                 if counts[u] == 1:
-                    places[u] = start[chain] + (both >> COUNT_BITS)
+                    positions[u] = start[chain] + (both >> COUNT_BITS)
             else:
                 counts[u] = _count_chains(key, start, fill, next_entry, following, chain, final[q], lo[q], hi[q])
             if found + total > 0 and found + total + counts[u] > most:
                 n = u
                 break
             total += counts[u]
-            prefetch(row, places[u])
+            prefetch(row, positions[u])
         pair_who = reserve(pair_who, found, total)
         pair_row = reserve(pair_row, found, total)
         for u in range(n):
             q = base + u
-            if places[u] >= 0:
+            if positions[u] >= 0:
                 pair_who[found] = who[q]
-                pair_row[found] = row[places[u]]
+                pair_row[found] = row[positions[u]]
                 found += 1
             elif counts[u]:
                 found = _write_chains(

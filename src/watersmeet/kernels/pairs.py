@@ -1,4 +1,4 @@
-"""Work on index pairs: sort them into chunks, keep those that passed a check."""
+"""Index pairs: sort them by chunk, keep those that passed a check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ Int64s = npt.NDArray[np.int64]
 
 @kernel
 def split_pairs(who: Int32s, row: Int32s, starts: Int64s) -> tuple[Int64s, Int32s, Int32s]:
-    """Order pairs by the chunk that ``row`` lies in; return where each chunk's pairs end, and the rows within it."""
+    """Order pairs by the chunk of their stored row.
+
+    Returns
+    -------
+    Where each chunk's pairs end, the probing rows, and the stored rows numbered within their chunks.
+    """
     n = len(row)
     chunks = len(starts) - 1
     chunk = np.empty(n, np.int32)
@@ -23,22 +28,22 @@ def split_pairs(who: Int32s, row: Int32s, starts: Int64s) -> tuple[Int64s, Int32
     for i in range(n):
         r = row[i]
         c = 0
-        for later in starts[1:chunks]:  # chunks are few and rows come in any order: counting beats guessing branches
+        for later in starts[1:chunks]:  # chunks are few and rows come in any order: counting needs no branch
             c += later <= r
         chunk[i] = c
         ends[c] += 1
-    place = np.empty(chunks, np.int64)
+    next_at = np.empty(chunks, np.int64)
     total = 0
     for c in range(chunks):
-        place[c] = total
+        next_at[c] = total
         total += ends[c]
         ends[c] = total
     split_who = np.empty(n, np.int32)
     split_row = np.empty(n, np.int32)
     for i in range(n):
         c = chunk[i]
-        at = place[c]
-        place[c] = at + 1
+        at = next_at[c]
+        next_at[c] = at + 1
         split_who[at] = who[i]
         split_row[at] = row[i] - starts[c]
     return ends, split_who, split_row

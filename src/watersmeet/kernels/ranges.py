@@ -1,17 +1,17 @@
-"""Ranges of keys: find them in a sorted run, turn them into index pairs.
+"""Ranges of keys: find them in sorted keys, turn them into index pairs.
 
-Cost. Finding a range takes three steps (PanJoin, sections III-D and III-E, with one level of index more):
+Cost. Finding a range takes three steps (PanJoin, sections III-D and III-E, with one more level of index):
 
-1. a rebounding search on the top, which walks forward with the sorted batch, a cursor for each end of the range;
-2. one block of the index for each end, counted without a branch;
-3. one block of the run for each end, likewise.
+1. a rebounding search on the top, which walks forward with the sorted batch, with a cursor for each end of the range;
+2. one line of the index for each end, counted without a branch;
+3. one line of the keys for each end, counted likewise.
 
-A step runs ``AHEAD`` probes ahead of the next and prefetches what that will read, so the memory's latency is paid
-once for several probes and while others are computed. A range costs nearly the same however many rows lie in it and
-however long the run is; the ends of a narrow one share their cache lines.
+Each step runs ``AHEAD`` probes before the next step and prefetches what that reads. So the memory's latency is paid
+once for several probes, while others are computed. A range costs nearly the same however many rows lie in it and
+however many keys there are; the two ends of a short range share their cache lines.
 
-A batch that is nearly as long as the run, or longer, is merged with it instead (:func:`merge_ranges`). That reads both
-from end to end, but a key takes a few instructions only, and no branch that the processor has to guess.
+A batch that is nearly as long as the keys, or longer, is merged with them instead (:func:`merge_ranges`). That reads
+both from end to end, but takes only a few instructions per key, and no branch that must be predicted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from watersmeet.kernels.compile import kernel
-from watersmeet.kernels.instructions import BLOCK, count_flags, flags_at, flags_before, flags_up_to, prefetch
-from watersmeet.kernels.sorted_run import SHIFT
+from watersmeet.kernels.instructions import LINE, count_flags, flags_at, flags_before, flags_up_to, prefetch
+from watersmeet.kernels.sorted_keys import SHIFT
 
 __all__ = ["expand_ranges", "find_ranges", "merge_ranges"]
 
@@ -36,7 +36,7 @@ LINEAR_STEPS = 32
 def _before(
     key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, bound: np.int64, inclusive: bool
 ) -> bool:
-    """Tell whether entry ``at`` lies below the bound; ``inclusive``: or on it."""
+    """Tell whether entry ``at`` lies below the bound, or with ``inclusive`` on it."""
     if group is not None and group[at] != bound_group:
         return bool(group[at] < bound_group)
     return bool(key[at] <= bound) if inclusive else bool(key[at] < bound)
@@ -46,9 +46,9 @@ def _before(
 def _walk(
     key: Int64s, group: Int64s | None, size: int, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
 ) -> int:
-    """Return the first entry from ``begin`` on that is not before the bound: the rebounding search.
+    """Return the first entry from ``begin`` on that is not before the bound, by a rebounding search.
 
-    Neighbours of a dense batch are a few steps apart, so it walks first; then the step is doubled and halved again.
+    In a dense batch neighbours are a few steps apart, so it walks first. Then the step is doubled, and halved again.
     """
     p = begin
     walked = min(size, begin + LINEAR_STEPS)
@@ -72,7 +72,7 @@ def _walk(
 def _count(
     key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
 ) -> int:
-    """Count the entries of the block at ``begin`` that lie before the bound, without a branch."""
+    """Count the entries of the line at ``begin`` that lie before the bound, without a branch."""
     before = flags_up_to(key, begin, bound) if inclusive else flags_before(key, begin, bound)
     if group is not None:
         before = flags_before(group, begin, bound_group) | (flags_at(group, begin, bound_group) & before)
@@ -80,8 +80,8 @@ def _count(
 
 
 @kernel
-def _block_of(position: int) -> int:
-    """Return where the block begins that holds the last entry before ``position`` in the level below."""
+def _line_of(position: int) -> int:
+    """Return where the line begins, in the level below, that has the last entry before ``position``."""
     return max(position - 1, 0) << SHIFT
 
 
@@ -102,13 +102,13 @@ def find_ranges(
     end: Int64s,
     asking: Int32s,
 ) -> tuple[int, int]:
-    """Write every probe's half-open range to ``start`` and ``end``; return how many there are, and how many matches.
+    """Write every probe's half-open range to ``start`` and ``end``; return the numbers of ranges and of matches.
 
-    Only ranges that are not empty are written, one behind the other; ``asking[i]`` is the ``who`` of range *i*.
+    Only ranges that are not empty are written, one behind the other. ``asking[i]`` is the ``who`` of range *i*.
     """
     m = len(lo)
-    index_size = (size + BLOCK - 1) >> SHIFT
-    top_size = (index_size + BLOCK - 1) >> SHIFT
+    index_size = (size + LINE - 1) >> SHIFT
+    top_size = (index_size + LINE - 1) >> SHIFT
     g = np.int64(0)
     lower = 0
     upper = 0
@@ -116,13 +116,13 @@ def find_ranges(
     total = 0
     for step in range(m + 2 * AHEAD):
         q = step
-        if q < m:  # walk the top level; the blocks of the index are on their way when the next step needs them
+        if q < m:  # walk the top level; the lines of the index are fetched before the next step needs them
             if probe_group is not None:
                 g = probe_group[q]
             lower = _walk(top, group_top, top_size, lower, g, lo[q], False)
             upper = _walk(top, group_top, top_size, max(lower, upper), g, hi[q], True)
-            first = _block_of(lower)
-            last = _block_of(upper)
+            first = _line_of(lower)
+            last = _line_of(upper)
             prefetch(index, first)
             prefetch(index, last)
             if group is not None:
@@ -131,13 +131,13 @@ def find_ranges(
             start[q] = first
             end[q] = last
         q = step - AHEAD
-        if 0 <= q < m:  # count in the index; the blocks of the run are on their way
+        if 0 <= q < m:  # count in the index; the lines of the keys are fetched before the next step needs them
             if probe_group is not None:
                 g = probe_group[q]
             first = start[q]
             last = end[q]
-            first = _block_of(min(first + _count(index, group_index, first, g, lo[q], False), index_size))
-            last = _block_of(min(last + _count(index, group_index, last, g, hi[q], True), index_size))
+            first = _line_of(min(first + _count(index, group_index, first, g, lo[q], False), index_size))
+            last = _line_of(min(last + _count(index, group_index, last, g, hi[q], True), index_size))
             prefetch(key, first)
             prefetch(key, last)
             if group is not None:
@@ -154,7 +154,7 @@ def find_ranges(
         last = end[q]
         first = min(first + _count(key, group, first, g, lo[q], False), size)
         last = min(last + _count(key, group, last, g, hi[q], True), size)
-        # Written always, kept only if not empty: no branch to mispredict where matches are rare.
+        # Always written, kept only if not empty: no branch that is mispredicted when matches are rare.
         start[hits] = first
         end[hits] = last
         asking[hits] = who[q]
@@ -192,7 +192,7 @@ def _merge_rest(
     asking: Int32s,
     hits: int,
 ) -> int:
-    """Merge the run from ``p`` on with the probes from ``q`` to ``last``; return how many hits there are by then."""
+    """Merge the keys from ``p`` on with the probes from ``q`` to ``last``; return the number of hits so far."""
     g = np.int64(0)
     while q < last and p < size:
         if probe_group is not None:
@@ -219,10 +219,11 @@ def merge_ranges(
     end: Int64s,
     asking: Int32s,
 ) -> tuple[int, int]:
-    """Do what :func:`find_ranges` does by merging the lower ends of the probes with the run.
+    """Do what :func:`find_ranges` does, by merging the lower ends of the probes with the keys.
 
-    Every step passes either a key that lies before its probe, or that probe. Both halves of the probes are merged side
-    by side: two chains of steps that do not wait for each other. The upper ends of those that hit are walked to.
+    Every step passes a key that lies before its probe, or passes that probe. Both halves of the probes are merged at
+    the same time: two chains of steps that do not wait for each other. A walk then finds the upper ends of those that
+    hit.
     """
     m = len(lo)
     half = m >> 1
@@ -242,7 +243,7 @@ def merge_ranges(
             other_g = probe_group[other_q]
         before, inside = _compare(key, group, p, g, lo[q], hi[q])
         other_before, other_inside = _compare(key, group, other_p, other_g, lo[other_q], hi[other_q])
-        start[hits] = p  # written always, kept only if it is a hit
+        start[hits] = p  # always written, kept only if it is a hit
         asking[hits] = q
         hits += inside
         p += before
@@ -272,7 +273,7 @@ def merge_ranges(
 
 @kernel
 def expand_ranges(start: Int64s, end: Int64s, who: Int32s, row: Int32s, pair_who: Int32s, pair_row: Int32s) -> None:
-    """Write the index pairs that the ranges stand for."""
+    """Write the index pairs of the ranges."""
     o = 0
     m = len(start)
     for q in range(m):

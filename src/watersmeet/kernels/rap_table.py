@@ -1,7 +1,7 @@
-"""RaP-Table: find partitions, insert into them, move the splitters.
+"""RaP-Table: find partitions, insert into them, adjust the splitters.
 
-Partition ``p`` holds the keys with ``splitters[p - 1] < key <= splitters[p]``; the first has no lower bound, the last
-no upper one, so P partitions have P - 1 splitters. Equal splitters are legal and leave partitions empty.
+Partition ``p`` holds the keys with ``splitters[p - 1] < key <= splitters[p]``. The first has no lower bound and the
+last no upper one, so P partitions have P - 1 splitters. Splitters may be equal; then partitions are empty.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def insert_rows(
     new_row: Int32s,
     partition: Int32s,
 ) -> int:
-    """Append sorted rows to their partitions and keep the histograms.
+    """Append sorted rows to their partitions and update the histograms.
 
     Returns
     -------
-    The first unused entry (the paper's PtrG), given as ``used`` before.
+    The first unused entry (the paper's PtrG); ``used`` is the first one before the call.
     """
     key, row, start, fill, _, last = table
     n = len(new_key)
@@ -99,9 +99,9 @@ def insert_rows(
 def _interpolate(smallest: int, largest: int, fraction: float) -> int:
     """Return ``smallest + fraction * (largest - smallest)``, although the difference may not fit into an int64.
 
-    Measured from the nearer end the step is at most half of the difference, and that does fit.
+    The step is measured from the nearer end: it is at most half of the difference, which does fit.
     """
-    fits = (smallest < 0) == (largest < 0)  # then exact even for a narrow range of huge keys, such as times
+    fits = (smallest < 0) == (largest < 0)  # then exact even for a short range of huge keys, such as times
     span = float(largest - smallest) if fits else float(largest) - float(smallest)
     if fraction <= 0.5:
         value = smallest + int(min(fraction * span, LARGEST_STEP))
@@ -114,8 +114,8 @@ def _interpolate(smallest: int, largest: int, fraction: float) -> int:
 def adjust_splitters(count: Int64s, minimum: Int64s, maximum: Int64s, partitions: int) -> Int64s:
     """Return splitters that would have cut the histogram evenly (PanJoin, Algorithm 1).
 
-    The histogram may have another number of partitions than are asked for. Counted from 0, splitter ``j`` belongs to
-    the paper's ``bal_{j+1} = N / P * (j + 1)``; all comparisons are multiplied by ``P`` and so exact.
+    The histogram may have another number of partitions than are asked for. Splitter ``j``, counted from 0, belongs to
+    the paper's ``bal_{j+1} = N / P * (j + 1)``. All comparisons are multiplied by ``P`` and so exact.
     """
     total = np.sum(count)
     splitters = np.empty(partitions - 1, np.int64)
@@ -129,7 +129,7 @@ def adjust_splitters(count: Int64s, minimum: Int64s, maximum: Int64s, partitions
         while j < partitions - 1 and (j + 1) * total <= sum_here * partitions:  # lines 5 and 6
             fraction = ((j + 1) * total - sum_before * partitions) / (count[i] * partitions)
             here = _interpolate(minimum[i], maximum[i], fraction)  # line 7, with the "+ min_i" it lacks
-            value = here if j == 0 else max(value, here)  # rounding must not turn two splitters round
+            value = here if j == 0 else max(value, here)  # rounding must not swap two splitters
             splitters[j] = value
             j += 1  # line 8
         sum_before = sum_here

@@ -1,4 +1,4 @@
-"""Strings to int64: a hash for equality, for order the first bytes, or those behind what neighbours have in common.
+"""Strings as int64: a hash for equality; for order the first eight bytes, or those behind a shared prefix.
 
 String *i* is ``data[offset[i]:offset[i+1]]``.
 """
@@ -31,7 +31,7 @@ def _scramble(h: np.uint64) -> np.uint64:
 
 @kernel
 def hash_strings(offset: Offsets, data: Bytes) -> Int64s:
-    """Return a 64-bit hash of every string, eight bytes at a step."""
+    """Return a 64-bit hash of every string; each step takes eight bytes."""
     n = len(offset) - 1
     result = np.empty(n, np.int64)
     for i in range(n):
@@ -68,10 +68,11 @@ def prefix_strings(offset: Offsets, data: Bytes) -> Int64s:
 def rank_strings(
     offset: Offsets, data: Bytes, border_offset: Int64s, border_data: Bytes, shared: Int64s, bits: int
 ) -> Int64s:
-    """Return numbers in the order of the strings: ``a < b`` implies ``rank(a) <= rank(b)``, whatever the borders are.
+    """Return numbers in the order of the strings: ``a < b`` implies ``rank(a) <= rank(b)``, with any borders.
 
-    The upper ``bits`` say how many of the sorted borders are not above the string. The others are its bytes behind the
-    first ``shared[i]`` of a border next to it: all zeros or all ones for a string below or above those that begin so.
+    The upper ``bits`` are the number *i* of sorted borders that are not above the string. The others are the string's
+    bytes behind the prefix of ``shared[i]`` bytes that the borders next to it share. They are all zeros (or all ones)
+    for a string that lies below (or above) all strings with that prefix.
     """
     n = len(offset) - 1
     borders = len(border_offset) - 1

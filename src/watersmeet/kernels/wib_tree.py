@@ -1,14 +1,13 @@
 """Wide B+-Tree: find leaves, insert into them, split them.
 
-A leaf is a chain of an LLAT (:mod:`watersmeet.kernels.llat`) and is known by its first entry. ``upper[leaf]`` is the
-largest key it may hold and ``following[leaf]`` the leaf to its right; leaf 0 is the leftmost for ever, because a split
-always makes the new leaf the right one. So a leaf found before a split is the right one or lies left of it, and the
-rest of the way is a walk along ``following`` (the idea of Lehman and Yao's B-link tree): a batch is located once,
-whatever it splits.
+A leaf is a chain of an LLAT (:mod:`watersmeet.kernels.llat`), and its number is that of its first entry.
+``upper[leaf]`` is the largest key that it may hold, ``following[leaf]`` is the leaf to its right. Leaf 0 is always the
+leftmost, because a split puts the new leaf to the right. So a row's leaf is the leaf found before a split or lies to
+the right of it, and a walk along ``following`` reaches it (the idea of Lehman and Yao's B-link tree). A batch is
+therefore located once, although it may split leaves.
 
 Inner node ``v`` has ``size[v]`` children; ``separator[v, s]`` is the largest key below ``child[v, s]``. The last
-separator of a node is the node's own bound, that of the root the largest int64: no bound is missing and none needs a
-special case.
+separator of a node is the node's own bound. That of the root is the largest int64, so no bound needs a special case.
 
 ``state`` is ``(used entries, used nodes, root, height)``; the height counts inner levels and is at least 1.
 """
@@ -30,7 +29,7 @@ Int64s = npt.NDArray[np.int64]
 FANOUT = 64
 ENTRIES, NODES, ROOT, HEIGHT = 0, 1, 2, 3
 AHEAD = 16
-SORTED_BLOCK = 16
+SMALL = 16
 
 
 @kernel
@@ -54,8 +53,8 @@ def _slot(separator: Int64s, node: int, slot: int, bound: int) -> int:
 def find_leaves(separator: Int64s, child: Int32s, size: Int32s, state: Int64s, bound: Int64s) -> Int32s:
     """Return the leaf of every (sorted) bound.
 
-    The path to the previous leaf is kept (PanJoin, section III-E): stay on the leaf while the bound allows, otherwise
-    backtrack to the lowest node on the path that still covers the bound and go down from there.
+    The search keeps the path to the previous leaf (PanJoin, section III-E). It stays on the leaf if that covers the
+    bound; otherwise it goes back to the lowest node on the path that covers the bound, and down from there.
     """
     height = state[HEIGHT]
     node_at = np.empty(height, np.int64)
@@ -101,11 +100,11 @@ def insert_rows(
     located: Int32s,
     begin: int,
 ) -> int:
-    """Insert the sorted rows from ``begin`` on, whose leaves ``find_leaves`` has located.
+    """Insert the sorted rows from ``begin`` on; ``located`` are their leaves, from ``find_leaves``.
 
     Returns
     -------
-    The number of rows inserted so far: fewer than all when entries or nodes run out. Give it more and call again.
+    The number of rows inserted so far. It is less than all if entries or nodes run out: add some and call again.
     """
     key, row, start, fill, next_entry, last = table
     sort_room = (
@@ -128,7 +127,7 @@ def insert_rows(
         entry = last[leaf]
         room = width - fill[entry]
         bound = upper[leaf]
-        if next_entry[leaf] >= 0:  # a chained leaf holds one value only, whatever its bounds would allow
+        if next_entry[leaf] >= 0:  # a chained leaf holds one value only, although its bounds allow others
             bound = key[start[leaf]]
             if k != bound:
                 room = 0
@@ -167,9 +166,9 @@ def _make_room(
     k: int,
     sort_room: tuple[Int64s, Int32s, Int64s, Int32s],
 ) -> None:
-    """Split the full (or chained) ``leaf`` for key ``k``, or chain an entry to it when all its rows have that value.
+    """Split the full (or chained) ``leaf`` for key ``k``, or chain an entry to it if all its rows have that value.
 
-    A chained leaf holds one value only: a leaf is chained when it does, and any other value splits it.
+    A chained leaf holds one value only: only such a leaf is chained, and any other value splits it.
     """
     key, row, start, fill, next_entry, last = table
     new = state[ENTRIES]
@@ -184,9 +183,9 @@ def _make_room(
     if smallest == k and largest == k:
         link_entry(table, leaf, new)
         return
-    if k > largest:  # increasing keys: leave the leaf full and go on in an empty one
+    if k > largest:  # increasing keys: leave the leaf full and continue in an empty one
         bound = largest
-    elif k < smallest:  # decreasing keys: the same, to the left; the leaves change their entries, no row moves
+    elif k < smallest:  # decreasing keys: the same, to the left; the leaves swap their entries, no row moves
         bound = smallest - 1
         start[leaf], start[new] = start[new], start[leaf]
         fill[leaf], fill[new] = 0, fill[leaf]
@@ -215,11 +214,11 @@ def _make_room(
 
 @kernel
 def _sort(key: Int64s, row: Int32s, sort_room: tuple[Int64s, Int32s, Int64s, Int32s]) -> tuple[Int64s, Int32s]:
-    """Return a leaf's rows sorted by key: insertion sort of small blocks, which are then merged."""
+    """Return a leaf's rows sorted by key: an insertion sort of ``SMALL`` rows each, and then merges."""
     here_key, here_row, there_key, there_row = sort_room
     n = len(key)
-    for begin in range(0, n, SORTED_BLOCK):
-        for i in range(begin, min(begin + SORTED_BLOCK, n)):
+    for begin in range(0, n, SMALL):
+        for i in range(begin, min(begin + SMALL, n)):
             k = key[i]
             j = i
             while j > begin and here_key[j - 1] > k:
@@ -228,7 +227,7 @@ def _sort(key: Int64s, row: Int32s, sort_room: tuple[Int64s, Int32s, Int64s, Int
                 j -= 1
             here_key[j] = k
             here_row[j] = row[i]
-    length = SORTED_BLOCK
+    length = SMALL
     while length < n:
         for begin in range(0, n, 2 * length):
             middle = min(begin + length, n)
@@ -250,7 +249,7 @@ def _sort(key: Int64s, row: Int32s, sort_room: tuple[Int64s, Int32s, Int64s, Int
 
 @kernel
 def _middle(key: Int64s) -> int:
-    """Return the cut nearest to the middle of sorted keys, not all equal, that separates no equal ones."""
+    """Return the cut nearest to the middle that separates no equal keys; the keys are sorted and not all equal."""
     middle = len(key) // 2
     for distance in range(len(key)):
         for cut in (middle - distance, middle + distance):
@@ -263,7 +262,7 @@ def _middle(key: Int64s) -> int:
 def _insert_child(
     separator: Int64s, child: Int32s, size: Int32s, state: Int64s, old_bound: int, bound: int, new: int
 ) -> None:
-    """Put ``new`` to the right of the leaf bounded by ``old_bound``, which from now on ends at ``bound``."""
+    """Put ``new`` to the right of the leaf bounded by ``old_bound``, whose bound is ``bound`` from now on."""
     height = state[HEIGHT]
     node_at = np.empty(height, np.int64)
     slot_at = np.empty(height, np.int64)
@@ -311,7 +310,7 @@ def _insert_child(
 
 @kernel
 def _put(separator: Int64s, child: Int32s, size: Int32s, node: int, slot: int, bound: int, new: int) -> None:
-    """Make room behind ``slot``: the child there ends at ``bound``, ``new`` takes over the rest of its keys."""
+    """Insert ``new`` behind ``slot``: the child there ends at ``bound`` from now on, ``new`` has its larger keys."""
     for s in range(size[node], slot, -1):
         separator[node, s] = separator[node, s - 1]
         child[node, s] = child[node, s - 1]

@@ -1,1 +1,1 @@
-"""ONE slice of ONE stream: the contract, five structures behind it, and the one file that decides which."""
+"""ONE stretch of ONE stream: the contract of an index, five structures that keep it, and the file that chooses one."""

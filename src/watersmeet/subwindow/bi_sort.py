@@ -1,18 +1,18 @@
 """BI-Sort: a sorted main array with an index, and an insertion buffer (PanJoin, section III-D).
 
-Design. Rows lie in sorted *runs*. The first and largest is the paper's main array; the others together are its
-insertion buffer. Every run has a two-level index of each eighth key. A probe's answer is a range of positions in each
-run.
+Design. Rows lie in *sorted arrays*. The first and largest is the paper's main array; the others together are its
+insertion buffer. Every array has a two-level index of each eighth key. A probe's answer is a range of positions in each
+array.
 
-Departures. The paper's buffer is unsorted and scanned, since its tuples may come one by one; here a batch arrives
-sorted, so the buffer is a few sorted runs, searched like the main array. A batch is merged with the last run as long
-as that is less than ``RATIO`` times its size, so runs shrink by that factor from one to the next.
+Departures. The paper's buffer is unsorted and scanned, because its tuples may come one by one. Here a batch comes
+sorted, so the buffer is a few sorted arrays that are searched like the main array. A batch is merged with the last
+array if that is less than ``RATIO`` times as large, so arrays shrink by that factor from one to the next.
 
-Invariant: each run is sorted by ``(group, key)`` and at least ``RATIO`` times as large as the next.
+Invariant: each array is sorted by ``(equality, key)`` and at least ``RATIO`` times as large as the next.
 
-Cost. A row is merged about ``RATIO / 2`` times per run; there are at most ``log(rows / batch) / log(RATIO) + 1`` runs,
-and a probe searches each once, or its batch is merged with a run that is hardly longer. Memory: 12 bytes a row (key,
-row number), an eighth of a key for the index, 8 more with groups.
+Cost. A row is merged about ``RATIO / 2`` times per array. There are at most ``log(rows / batch) / log(RATIO) + 1``
+arrays, and a probe searches each once; a batch that is about as long as an array is merged with it instead. Memory: 12
+bytes a row (key and row number), an eighth of a key for the index, and 8 more with equality keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from watersmeet.kernels import ranges, sorted_run
+from watersmeet.kernels import ranges, sorted_keys
 from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes, Ranges
 
 __all__ = ["BiSort"]
@@ -31,13 +31,13 @@ __all__ = ["BiSort"]
 RATIO: Final = 8
 MERGED: Final = 2
 MERGED_IN_GROUPS: Final = 8
-"""Rows of a run per probe up to which merging is faster than searching, without groups and with."""
+"""Rows of an array per probe up to which merging is faster than searching, without and with equality keys."""
 PADDING: Final = np.int64(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """``size`` sorted keys and their rows; key and group arrays are padded by one block."""
+class _SortedArray:
+    """``size`` sorted keys and their rows; the arrays of keys are padded by one line."""
 
     key: Int64s
     row: Int32s
@@ -54,7 +54,7 @@ class _Run:
         return sum(array.nbytes for array in arrays if array is not None)
 
     def find(self, probes: Probes, start: Int64s, end: Int64s, who: Int32s) -> tuple[int, int]:
-        """Write the probes' ranges that are not empty; return how many there are, and how many rows lie in them."""
+        """Write the probes' ranges that are not empty; return their number and the number of rows in them."""
         wanted = probes.lo, probes.hi, probes.group, probes.who
         if self.size <= len(probes) * (MERGED if self.group is None else MERGED_IN_GROUPS):
             return ranges.merge_ranges(self.key, self.group, self.size, *wanted, start, end, who)
@@ -63,80 +63,80 @@ class _Run:
 
 
 class BiSort:
-    """Sorted runs; see the module's header."""
+    """Sorted arrays; see the module's header."""
 
     supports_groups: ClassVar[bool] = True
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = False
 
     def __init__(self, capacity: int, predecessor: BiSort | None = None) -> None:
-        del capacity, predecessor  # runs are allocated as they are needed, and nothing is learnt from earlier rows
-        self._runs: list[_Run] = []
+        del capacity, predecessor  # arrays are allocated as needed, and nothing is learnt from earlier rows
+        self._arrays: list[_SortedArray] = []
 
     def insert(self, entries: Entries) -> None:
         if len(entries) == 0:
             return
-        run = _padded(entries)
-        while self._runs and self._runs[-1].size < RATIO * run.size:
-            run = _merged(self._runs.pop(), run)
-        self._runs.append(run)
+        array = _padded(entries)
+        while self._arrays and self._arrays[-1].size < RATIO * array.size:
+            array = _merged(self._arrays.pop(), array)
+        self._arrays.append(array)
 
     def probe(self, probes: Probes) -> Iterator[Matches]:
-        for run in self._runs:
+        for array in self._arrays:
             start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
             who = np.empty(len(probes), np.int32)
-            hits, count = run.find(probes, start, end, who)
+            hits, count = array.find(probes, start, end, who)
             if count:
-                yield Ranges(start[:hits], end[:hits], count, who[:hits], run.row)
+                yield Ranges(start[:hits], end[:hits], count, who[:hits], array.row)
 
     def seal(self) -> None:
-        while len(self._runs) > 1:
-            run = self._runs.pop()
-            self._runs.append(_merged(self._runs.pop(), run))
+        while len(self._arrays) > 1:
+            array = self._arrays.pop()
+            self._arrays.append(_merged(self._arrays.pop(), array))
 
     @property
     def nbytes(self) -> int:
-        return sum(run.nbytes for run in self._runs)
+        return sum(array.nbytes for array in self._arrays)
 
     def snapshot(self) -> Entries:
-        if not self._runs:
+        if not self._arrays:
             return Entries(np.empty(0, np.int64), np.empty(0, np.int32))
-        whole = self._runs[0]
-        for run in self._runs[1:]:
-            whole = _merged(whole, run)
+        whole = self._arrays[0]
+        for array in self._arrays[1:]:
+            whole = _merged(whole, array)
         group = None if whole.group is None else whole.group[: whole.size]
         return Entries(whole.key[: whole.size], whole.row, group)
 
 
-def _padded(entries: Entries) -> _Run:
-    """Return a batch as a run."""
+def _padded(entries: Entries) -> _SortedArray:
+    """Return a batch as a sorted array."""
     group = None if entries.group is None else _copied(entries.group)
     return _indexed(_copied(entries.key), entries.row, group, len(entries))
 
 
 def _copied(keys: Int64s) -> Int64s:
-    run = sorted_run.empty_run(len(keys))
-    run[: len(keys)] = keys
-    run[len(keys) :] = PADDING
-    return run
+    array = sorted_keys.empty_keys(len(keys))
+    array[: len(keys)] = keys
+    array[len(keys) :] = PADDING
+    return array
 
 
-def _merged(a: _Run, b: _Run) -> _Run:
+def _merged(a: _SortedArray, b: _SortedArray) -> _SortedArray:
     n = a.size + b.size
-    key = sorted_run.empty_run(n)
+    key = sorted_keys.empty_keys(n)
     row = np.empty(n, np.int32)
-    group = None if a.group is None else sorted_run.empty_run(n)
-    sorted_run.merge_runs(a.key, a.row, a.group, a.size, b.key, b.row, b.group, b.size, key, row, group)
+    group = None if a.group is None else sorted_keys.empty_keys(n)
+    sorted_keys.merge_keys(a.key, a.row, a.group, a.size, b.key, b.row, b.group, b.size, key, row, group)
     return _indexed(key, row, group, n)
 
 
-def _indexed(key: Int64s, row: Int32s, group: Int64s | None, size: int) -> _Run:
+def _indexed(key: Int64s, row: Int32s, group: Int64s | None, size: int) -> _SortedArray:
     index, top = _levels(key, size)
     group_index, group_top = (None, None) if group is None else _levels(group, size)
-    return _Run(key, row, group, size, index, group_index, top, group_top)
+    return _SortedArray(key, row, group, size, index, group_index, top, group_top)
 
 
 def _levels(keys: Int64s, size: int) -> tuple[Int64s, Int64s]:
-    """Return the index of a run, and the index of that."""
-    index = sorted_run.sample_run(keys, size)
-    return index, sorted_run.sample_run(index, len(index) - sorted_run.BLOCK)
+    """Return the index of sorted keys, and the index of that index."""
+    index = sorted_keys.sample_keys(keys, size)
+    return index, sorted_keys.sample_keys(index, len(index) - sorted_keys.LINE)

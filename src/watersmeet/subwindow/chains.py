@@ -1,4 +1,4 @@
-"""Probing the chains of a linked table (LLAT), for all structures that keep their rows in one."""
+"""Probes the chains of a linked table (LLAT), for all structures that keep their rows in one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["chained_pairs"]
 def chained_pairs(
     table: llat.Table, following: Int32s, first: Int32s, final: Int32s, probes: Probes
 ) -> Iterator[Pairs]:
-    """Yield the pairs of every probe with the chains from ``first`` to ``final``, a bounded number at once."""
+    """Yield the pairs of every probe with the chains from ``first`` to ``final``, a bounded number at a time."""
     begin = 0
     while begin < len(probes):
         pair_who, pair_row, begin = llat.find_pairs(

@@ -1,14 +1,14 @@
-"""The only place that decides how a subwindow is indexed: in which order, and by which structure.
+"""Decides how a subwindow is indexed: in which order and by which structure. No other module decides this.
 
-Order. Each axis of the join (equalities, bands and comparisons, the time window) would let through some fraction of
-the stored rows as candidates; the fractions are measured on samples of both streams. An equality together with one
-other axis forms the order ``(equality, axis)``, so both narrow the range, where the structure supports it. The order
-with the smallest product wins. The time window competes like any other axis: when it is short against the time a
-subwindow spans, it is the best one.
+Order. Each axis of the join (equalities, bands, comparisons, the time window) lets through a fraction of the stored
+rows as candidates. The fractions are measured on samples of both streams. Equalities and one other axis together form
+the order ``(equality, axis)``, if the structure supports it; then both reduce the candidates. The order with the
+smallest product of fractions wins. The time window competes like any other axis: it wins if it is short compared with
+the time that a subwindow spans.
 
-Structure, for ``"auto"``. PanJoin's rule (section V-A4): BI-Sort when batches or selectivity are large; otherwise
-RaP-Table, or WiB+-Tree when keys keep growing, which RaP-Table's splitters cannot follow. Only BI-Sort sorts by two
-keys.
+Structure, for ``"auto"``. PanJoin's rule (section V-A4): BI-Sort if batches or selectivity are large; otherwise
+WiB+-Tree if keys keep growing, which RaP-Table's splitters cannot follow; otherwise RaP-Table. Only BI-Sort sorts by
+two keys.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ STRUCTURES: Final[dict[StructureName, type[Subwindow]]] = {
     "bi_sort": BiSort,
 }
 LARGE_BATCH: Final = 256
-"""Rows from which on inserting and probing together are fastest in BI-Sort here; inserting alone never is."""
+"""Rows per batch from which BI-Sort is fastest for inserting and probing together; for inserting alone it never is."""
 LARGE_SELECTIVITY: Final = 64
-"""Matches per probing row from which on ranges beat copying pairs."""
+"""Matches per probing row from which giving ranges is faster than copying pairs."""
 UNSEEN: Final = 4e-6
-"""A fraction this small means that no sampled pair met: a further key could not be shown to narrow the range."""
+"""A fraction this small means that no sampled pair matched: nothing shows that a further key would help."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexOrder:
-    """The order of a subwindow's keys: by the equalities ``group``, then by the axis ``key`` (numbers of axes).
+    """The order of a subwindow's keys: by the equality axes ``group``, then by the axis ``key`` (numbers of axes).
 
-    With an empty ``group`` the order is ``key`` alone; with no ``key`` it is the equalities alone, or none at all.
+    With an empty ``group`` the order is ``key`` alone. Without ``key`` it is the equalities alone, or none at all.
     """
 
     group: tuple[int, ...] = ()
     key: int | None = None
     borders: tuple[str, ...] = ()
-    """By which the keys of texts are cut."""
+    """The borders of the keys of texts (see :func:`watersmeet.columns.keys.axis_keys`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was decided, and why, in words."""
+    """The structure and order that were chosen, and the reason in words."""
 
     structure: StructureName
     order: IndexOrder
@@ -91,7 +91,7 @@ def check_structure(name: str) -> None:
 
 
 def create(choice: Choice, capacity: int, predecessor: Subwindow | None) -> Subwindow:
-    """Return an empty subwindow; it may learn from a ``predecessor`` of the same structure."""
+    """Return an empty subwindow; it can learn from a ``predecessor`` of the same structure."""
     structure = STRUCTURES[choice.structure]
     return structure(capacity, predecessor if type(predecessor) is structure else None)  # type: ignore[call-arg]
 
@@ -115,7 +115,7 @@ def choose(
     fractions
         For each axis the fraction of stored rows that a probing row meets on it, as measured.
     batch_rows, window_rows
-        Rows of the present batch, and rows the window is expected to hold.
+        Rows of the current batch, and rows that the window is expected to hold.
     growing_keys
         Whether new keys lie above those of the previous subwindow.
     """
@@ -160,12 +160,12 @@ def _best_order(
         candidates += [IndexOrder((), number) for number in ranges]
         if grouped and equalities:
             candidates += [IndexOrder(equalities, number) for number in ranges]
-    # Of equal products the earlier wins: a second key that excludes nothing only costs memory.
+    # Of equal products the first wins: a second key that excludes nothing only costs memory.
     return min(candidates, key=lambda order: max(UNSEEN, order_fraction(order, fractions)), default=IndexOrder())
 
 
 def order_fraction(order: IndexOrder, fractions: Mapping[int, float]) -> float:
-    """Return which fraction of the stored rows an order lets through, as far as its axes say."""
+    """Return the fraction of the stored rows that an order lets through, if its axes are independent."""
     product = 1.0
     for number in (*order.group, *(() if order.key is None else (order.key,))):
         product *= fractions[number]

@@ -1,16 +1,16 @@
-"""What a subwindow structure must do.
+"""The contract of a subwindow structure.
 
-A subwindow is one slice of one stream's window. It knows *keys*, never columns: every row is an int64 key (see
+A subwindow indexes a stretch of one stream's window. It knows *keys*, not columns: a row is an int64 key (see
 :mod:`watersmeet.columns.keys`) and a row number inside the subwindow. A probe is a closed range ``[lo, hi]`` of keys.
 
-Batch mode is the only mode (PanJoin, section III-E): entries come sorted by key and probes sorted by their lower end,
-so that every structure walks forward through itself once per batch.
+Rows and probes come in batches only (PanJoin, section III-E): entries are sorted by key, probes by their lower end. So
+every structure walks forward through itself once per batch.
 
-Grouped keys. An equality together with a band is one order, ``(group, key)``: ``group`` is the equality's key. Only
-structures with ``supports_groups`` are ever given one; for the others the caller checks the equality afterwards.
+Two keys. An equality together with a band is one order, ``(equality, key)``, where ``equality`` is the equality's key.
+Only structures with ``sorts_by_two_keys`` get one; for all others the caller checks the equality on the candidates.
 
-Invariant: ``probe`` gives exactly the rows whose key lies in a probe's range (and whose group equals the probe's),
-each once. Time, sequence numbers and every other condition are the caller's business.
+Invariant: ``probe`` gives exactly the rows whose key lies in a probe's range (and whose equality key is the probe's),
+each once. The caller checks time, sequence numbers and all other conditions.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 PAIRS_AT_ONCE: Final = 1 << 20
-"""Index pairs that are held before anybody looks at them: bounds memory when a predicate is hardly selective."""
+"""Index pairs that are held at a time: bounds memory if a predicate lets nearly everything through."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Rows to store: ``key`` and ``row`` have one element per row, sorted by ``(group, key)``."""
+    """Rows to store: ``key`` and ``row`` have one element per row and are sorted by ``(equality, key)``."""
 
     key: Int64s
     row: Int32s
@@ -59,9 +59,9 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Ranges to look for, ``lo`` and ``hi`` inclusive; ``who`` says which row of the probing batch asks.
+    """Ranges of keys to find, ``lo`` and ``hi`` inclusive; ``who`` is the number of the probing row in its batch.
 
-    Within a group both ``lo`` and ``hi`` are non-decreasing. A range with ``lo > hi`` is empty.
+    Both ``lo`` and ``hi`` are non-decreasing among probes with one equality key. A range with ``lo > hi`` is empty.
     """
 
     lo: Int64s
@@ -100,7 +100,7 @@ Matches = Ranges | Pairs
 
 
 def pairs_of(found: Sequence[Matches]) -> Pairs:
-    """Return all matches of ``found`` as index pairs."""
+    """Return matches as index pairs."""
     if len(found) == 1 and isinstance(found[0], Pairs):
         return found[0]
     count = count_matches(found)
@@ -117,7 +117,7 @@ def pairs_of(found: Sequence[Matches]) -> Pairs:
 
 
 def count_matches(found: Iterable[Matches]) -> int:
-    """Return how many pairs ``found`` stands for."""
+    """Return the number of pairs in ``found``."""
     return sum(matches.count for matches in found)
 
 
@@ -125,33 +125,33 @@ class Subwindow(Protocol):
     """The contract of ``scan``, ``hash``, ``rap_table``, ``wib_tree`` and ``bi_sort``."""
 
     supports_groups: ClassVar[bool]
-    """Whether it sorts by two keys."""
+    """Whether it takes an equality key before the key."""
     fixed_capacity: ClassVar[bool]
-    """Whether it is made for a number of rows, and takes no more."""
+    """Whether it is built for a certain number of rows and takes no more."""
     scans: ClassVar[bool]
     """Whether a probe looks at every row."""
 
     def insert(self, entries: Entries) -> None:
-        """Store a sorted batch. The caller never inserts more than the capacity the structure was made for."""
+        """Store a sorted batch. The caller never inserts more rows than the structure's capacity."""
         ...
 
     def probe(self, probes: Probes) -> Iterator[Matches]:
         """Yield all matches of a sorted batch of probes, in any order, each exactly once.
 
-        Index pairs come ``PAIRS_AT_ONCE`` at a time, or those of one probe where it has more; ranges all at once. Rows
-        are inserted only when all matches have been taken.
+        Index pairs come at most ``PAIRS_AT_ONCE`` at a time, or all those of one probe if it has more. Ranges come all
+        at once. The caller inserts no rows until it has taken all matches.
         """
         ...
 
     def seal(self) -> None:
-        """Take note that no row will be inserted any more; compact what can be compacted."""
+        """Compact the structure: no more rows will be inserted."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory that it uses."""
         ...
 
     def snapshot(self) -> Entries:
-        """Return every stored row, sorted: the one form from which any structure can be rebuilt by ``insert``."""
+        """Return every stored row, sorted, so that ``insert`` can build any structure from them."""
         ...

@@ -2,26 +2,26 @@
 
 Chakraborty and Singh's fine-tuned partitions (paper 004, section IV-D): a directory of 2^d buckets by the d low bits
 of a mixed hash of the key, every bucket kept between theta and 2 * theta rows. A bucket that would exceed 2 * theta is
-split by its next hash bit, and the directory doubled when the bucket already uses all of its bits. A bucket below
-theta is merged with its buddy when both have the same depth and together fewer than 2 * theta rows; the directory is
-halved when no bucket needs its last bit.
+split by its next hash bit, and the directory is doubled when the bucket already uses all of its bits. A bucket below
+theta is merged with its buddy if both have the same depth and together fewer than 2 * theta rows. The directory is
+halved if no bucket needs its last bit.
 
 Invariant. All rows of one key are in one bucket. A bucket of more than 2 * theta rows holds a single key, which no bit
-can split apart, or has reached the greatest depth, ``DEPTH_TO_SPARE`` bits more than an even hash needs (so that a few
-hot keys cannot inflate the directory). Its rows then continue on overflow pages chained to the bucket.
+can split, or has reached the greatest depth, ``DEPTH_TO_SPARE`` bits more than an even hash needs (so a few hot keys
+cannot inflate the directory). Its further rows lie on overflow pages that are chained to the bucket.
 
-Cost. Insert and point lookup: one bucket, prefetched. A row is moved by splits about 1.5 times in all. A range with
-``lo < hi`` is answered too, by a scan of all rows: right, but no reason to choose a hash.
+Cost. Insert and point lookup: one bucket, prefetched. Splits move a row about 1.5 times in all. A range with
+``lo < hi`` is answered by a scan of all rows: correct, but slow.
 
 Departures from the paper.
 
-- Rows never expire singly, so a bucket never shrinks, and the two halves of a split bucket have more than 2 * theta
-  rows together for ever: splits alone leave nothing to merge. What can be underfull is a bucket that was there from
-  the start: a subwindow begins with about as many buckets as its predecessor ended with (a power of two, all of one
-  depth), which spares it most of the splits, and ``seal`` merges those that turned out to be too many.
+- Rows never expire one by one, so a bucket never shrinks, and the two halves of a split bucket always have more than
+  2 * theta rows together: they are never merged. Only buckets that were there from the start can be underfull. A
+  subwindow begins with about as many buckets as its predecessor ended with (a power of two, all of one depth), which
+  saves most of the splits, and ``seal`` merges those that turn out to be too many.
 - The paper's formula for the buddy's first entry, ``l +- 2^(d-d')``, numbers entries by their high bits although its
   directory uses the low ones. By low bits the buddy of pattern ``p`` of depth d' is ``p XOR 2^(d'-1)``.
-- Sizes are in rows, not in blocks, and a bucket is one page: short enough to scan in a few cache lines.
+- Sizes are in rows, not in blocks, and a bucket is one page: a scan of it reads a few cache lines.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Hash:
     capacity
         The most rows that will ever be inserted.
     predecessor
-        The subwindow before this one: its number of buckets is the number to begin with.
+        The subwindow before this one: its number of buckets is the first number of buckets here.
     theta
         Buckets are kept between ``theta`` and ``2 * theta`` rows.
     """
@@ -82,7 +82,7 @@ class Hash:
 
     @property
     def directory(self) -> Int32s:
-        """The bucket of every pattern of ``global_depth`` low bits."""
+        """The bucket for every pattern of ``global_depth`` low bits."""
         return self._directory
 
     @property
@@ -105,7 +105,7 @@ class Hash:
         ]
 
     def bucket_numbers(self) -> Int32s:
-        """Return the buckets' first pages; overflow pages and merged buckets are not among them."""
+        """Return the first page of every bucket, without overflow pages and merged buckets."""
         return np.flatnonzero(np.bincount(self._directory)).astype(np.int32)
 
     def insert(self, entries: Entries) -> None:
@@ -142,7 +142,7 @@ class Hash:
         self._pattern = np.append(self._pattern, np.zeros(more, np.int64))
 
     def probe(self, probes: Probes) -> Iterator[Matches]:
-        """Yield all matches of a batch of probes; points by lookup, ranges by a scan."""
+        """Yield all matches of a batch of probes: single keys by lookup, ranges by a scan."""
         if not self._size or not len(probes):
             return
         point = probes.lo == probes.hi
@@ -167,7 +167,7 @@ class Hash:
         return key, row
 
     def seal(self) -> None:
-        """Merge underfull buddies, halve the directory as often as possible and pack the buckets."""
+        """Merge underfull buddies, halve the directory as often as possible, and pack the buckets."""
         depth_needed = extendible_hash.merge_buddies(
             self._table, self._theta, self._depth, self._pattern, self._directory, self._used
         )
@@ -184,7 +184,7 @@ class Hash:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory that it uses."""
         return llat.table_bytes(self._table) + self._depth.nbytes + self._pattern.nbytes + self._directory.nbytes
 
     def snapshot(self) -> Entries:

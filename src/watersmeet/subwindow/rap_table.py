@@ -1,28 +1,27 @@
-"""RaP-Table: range partitioning whose splitters learn from the subwindow before.
+"""RaP-Table: range partitioning with splitters that are learnt from the previous subwindow.
 
 PanJoin, section III-B. The key axis is cut by splitters into P partitions of unsorted rows, kept in an LLAT
 (:mod:`watersmeet.kernels.llat`) of 2P entries of ``capacity / P * SIGMA`` rows. Every partition counts its rows and
-knows its smallest and largest key; from these histograms the next subwindow computes splitters that would have cut
-this one evenly (Algorithm 1). A batch finds its partitions by rebounding search over the splitters.
+knows its smallest and largest key. From these histograms the next subwindow computes the splitters that would have cut
+this one evenly (Algorithm 1). A batch finds its partitions by a rebounding search over the splitters.
 
 Invariant. ``splitters`` is non-decreasing and row ``r`` is in partition ``p`` iff ``splitters[p-1] < key[r] <=
 splitters[p]``. So all rows of one value share a partition, and a partition strictly inside a probed range is copied
 without comparing.
 
 Entries. A reserved entry is linked only behind a full one. If all P were linked and one more were needed, P entries of
-``W >= capacity / P * SIGMA`` rows would be full: more rows than the capacity. Rounding W up only helps.
+``W >= capacity / P * SIGMA`` rows would be full, which is more rows than the capacity. Rounding W up only helps.
 
-Cost. Insert: amortised O(1) search steps per row when the batch is dense. Probe: one partition, ``PARTITION_ROWS``
-rows or up to twice that rows per end of the range, plus the matches. Badly cut tables (all rows in one partition)
-probe like a scan; the paper's known issue, increasing keys (section III-B3), is such a case: use the WiB+-Tree for
-them.
+Cost. Insert: amortised O(1) search steps per row if the batch is dense. Probe: one partition for each end of the range,
+``PARTITION_ROWS`` rows or up to twice as many, plus the matches. A table that is cut badly (all rows in one partition)
+is as slow as a scan. Increasing keys do that (a known issue of the paper, section III-B3): use the WiB+-Tree for them.
 
 Departures from the paper.
 
 - Line 7 of Algorithm 1 lacks ``+ min_i``: ``s_j = min_i + (bal_j - sum_{i-1}) / count_i * (max_i - min_i)``.
-- The first table of a stream has no histograms to learn from and the even range of all integers says nothing about
-  int64 keys. It cuts its first batch evenly instead, and again whenever its rows have doubled and the cut has become
-  uneven (``UNEVEN``). ``splitters`` overrides that, so that the paper's convergence can be measured.
+- The first table of a stream has no histograms to learn from, and cutting the range of all int64 evenly says nothing
+  about the keys. So it cuts its first batch evenly, and cuts again whenever its rows have doubled and the cut has
+  become uneven (``UNEVEN``). ``splitters`` overrides that, so that the paper's convergence can be measured.
 - LLAT: see there (``last`` pointers, linking on demand, packed when sealed).
 """
 
@@ -83,7 +82,7 @@ class RapTable:
         if splitters is None and predecessor is not None:
             self._splitters = predecessor.adjusted_splitters(partitions)
         self._self_taught = self._splitters is None
-        self._cut_at_size = 0  # rows seen when a self-taught table last cut itself
+        self._cut_at_size = 0  # rows that a self-taught table had when it last cut itself
 
     def _clear(self) -> None:
         self._size = 0
@@ -95,7 +94,7 @@ class RapTable:
 
     @property
     def splitters(self) -> Int64s:
-        """The splitters; none before the first batch of a first table."""
+        """The splitters; the first table has none before its first batch."""
         return np.empty(0, np.int64) if self._splitters is None else self._splitters
 
     @property
@@ -105,11 +104,11 @@ class RapTable:
 
     @property
     def entries_used(self) -> int:
-        """The LLAT entries in use, of ``2 * partitions``."""
+        """The number of LLAT entries in use, of ``2 * partitions``."""
         return self._used
 
     def histogram(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Return count, smallest and largest key of every partition (the latter two meaningless where empty)."""
+        """Return the count, smallest and largest key of every partition; an empty one has no meaningful keys."""
         return self._count, self._minimum, self._maximum
 
     def normalised_mean_absolute_error(self) -> float:
@@ -167,7 +166,7 @@ class RapTable:
         yield from chained_pairs(self._table, self._following, first, final, probes)
 
     def seal(self) -> None:
-        """Pack the partitions one behind the other; the histograms stay for the successor."""
+        """Pack the partitions one behind the other. The histograms stay for the successor."""
         self._table = self._packed()
         self._self_taught = False
 
@@ -176,7 +175,7 @@ class RapTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory that it uses."""
         arrays = (self.splitters, self._count, self._minimum, self._maximum, self._following)
         return llat.table_bytes(self._table) + sum(array.nbytes for array in arrays)
 
@@ -194,8 +193,8 @@ def _default_partitions(capacity: int) -> int:
 def _even_cut(key: Int64s, partitions: int) -> Int64s:
     """Return splitters that cut the sorted ``key`` evenly.
 
-    The keys are seen as a histogram of equally many rows per step and adjusted: with fewer keys than partitions the
-    splitters between two keys are interpolated.
+    The keys are taken as a histogram with equally many rows per step. With fewer keys than partitions the splitters
+    between two keys are interpolated.
     """
     steps = min(len(key), partitions)
     edge = np.arange(steps + 1, dtype=np.int64) * len(key) // steps

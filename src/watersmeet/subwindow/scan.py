@@ -1,7 +1,7 @@
-"""Scan: rows as they come, and a nested loop over all of them.
+"""Scan: rows in the order of arrival, and a nested loop over all of them.
 
-The papers' baseline and our naive structure: too simple to be wrong, so the other structures can be held against it.
-Rows are appended to two arrays that grow geometrically. No order, no index, no memory beyond the rows.
+It is the papers' baseline, and simple enough that the other structures can be compared with it. Rows are appended to
+two arrays that grow geometrically. There is no order, no index and no memory beyond the rows.
 
 Cost. Insert: a copy. Probe: stored * probes comparisons (vectorised and cache-blocked,
 :mod:`watersmeet.kernels.scan`).
@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from watersmeet.kernels import scan, sorted_run
+from watersmeet.kernels import scan, sorted_keys
 from watersmeet.subwindow import contract
 from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
 
@@ -25,12 +25,12 @@ FIRST_ROWS = 1024
 
 def sorted_entries(key: Int64s, row: Int32s) -> Entries:
     """Return unsorted rows as sorted entries."""
-    order = sorted_run.sort_keys(key, np.arange(len(key), dtype=np.int32))
+    order = sorted_keys.sort_keys(key, np.arange(len(key), dtype=np.int32))
     return Entries(key[order], row[order])
 
 
 def scanned_pairs(key: Int64s, row: Int32s, probes: Probes) -> Iterator[Pairs]:
-    """Yield the pairs of some probes (at least one) with rows in any order, a bounded number at once."""
+    """Yield the pairs of probes (at least one) with rows in any order, a bounded number at a time."""
     at = 0
     while at >= 0:
         pair_who, pair_row, at = scan.nested_loop(
@@ -41,7 +41,7 @@ def scanned_pairs(key: Int64s, row: Int32s, probes: Probes) -> Iterator[Pairs]:
 
 
 class Scan:
-    """An unsorted subwindow that answers by comparing everything with everything.
+    """An unsorted subwindow that compares every probe with every row.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ class Scan:
             yield from scanned_pairs(self._key[: self._size], self._row[: self._size], probes)
 
     def seal(self) -> None:
-        """Give back the room left for growth."""
+        """Free the memory that was reserved for growth."""
         self._key = self._key[: self._size].copy()
         self._row = self._row[: self._size].copy()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory that it uses."""
         return self._key.nbytes + self._row.nbytes
 
     def snapshot(self) -> Entries:

@@ -1,23 +1,23 @@
 """WiB+-Tree: a B+-tree with wide unsorted leaves, for keys that drift.
 
-PanJoin, section III-C. Leaves are the partitions: up to ``leaf_width`` rows in the order they came, in an LLAT
-(:mod:`watersmeet.kernels.llat`). Inner nodes are sorted, 64 children each, and small enough to stay in the cache. A
-leaf is sorted only to be split, which costs W log W once instead of W * W for keeping it sorted.
+PanJoin, section III-C. The leaves are the partitions: up to ``leaf_width`` rows in the order of arrival, in an LLAT
+(:mod:`watersmeet.kernels.llat`). Inner nodes are sorted, have 64 children each, and are small enough to stay in the
+cache. A leaf is sorted only to be split: that costs W log W once, where keeping it sorted would cost W * W.
 
-Invariants. The leaves' bounds are strictly increasing from left to right (no separator occurs twice in the tree),
-every key lies in its leaf's bounds, so all rows of one value are in one leaf. A leaf of more than ``leaf_width`` rows,
-a chain of entries, holds one value only. A leaf strictly inside a probed range is copied without comparing.
+Invariants. The leaves' bounds increase strictly from left to right (no separator occurs twice in the tree), and every
+key lies in its leaf's bounds, so all rows of one value are in one leaf. A leaf of more than ``leaf_width`` rows, which
+is a chain of entries, holds one value only. A leaf strictly inside a probed range is copied without comparing.
 
-Cost. A sorted batch walks from leaf to leaf; a row costs a search step if it leaves its predecessor's leaf. A row is
-moved by splits about once. Increasing (and decreasing) keys split off an empty leaf instead of half a full one: leaves
-stay full, nothing is sorted, and the insertion rate holds.
+Cost. A sorted batch walks from leaf to leaf; a row costs a search step if it leaves its predecessor's leaf. Splits move
+a row about once. Increasing and decreasing keys split off an empty leaf instead of half a full one: leaves stay full,
+nothing is sorted, and the insertion rate stays the same.
 
 Departures from the paper.
 
-- Entries and nodes are added geometrically when they run out, instead of 2P entries allocated at once: the number of
-  leaves depends on the data. The kernel says how far it came and is called again.
-- A batch is located as a whole before it is inserted; leaves that split meanwhile are left by their right-hand link,
-  so memory can be prefetched.
+- Entries and nodes are added geometrically when they run out, where the paper allocates 2P entries at once: the number
+  of leaves depends on the data. The kernel returns how far it came and is called again.
+- A whole batch is located before it is inserted, so memory can be prefetched. From a leaf that has split meanwhile the
+  links to the right lead to the row's leaf.
 - Sealed trees are packed: leaves in order, one behind the other, without slack.
 """
 
@@ -84,7 +84,7 @@ class WibTree:
 
     @property
     def entries_used(self) -> int:
-        """The LLAT entries in use."""
+        """The number of LLAT entries in use."""
         return int(self._state[ENTRIES])
 
     def leaves(self) -> list[tuple[int, Int64s]]:
@@ -121,7 +121,7 @@ class WibTree:
         self._size += len(entries)
 
     def _grow(self) -> None:
-        """Give whatever ran out half as much again."""
+        """Add half as much again of whatever has run out."""
         entries = len(self._following)
         if self._state[ENTRIES] == entries:
             more = entries // 2
@@ -150,7 +150,7 @@ class WibTree:
         return wib_tree.leaf_order(self._following, self.entries_used)
 
     def seal(self) -> None:
-        """Pack the leaves one behind the other, number them from left to right and cut off unused nodes."""
+        """Pack the leaves one behind the other, number them from left to right, and cut off unused nodes."""
         order = self._leaf_order()
         leaves = len(order)
         number: Int32s = np.zeros(self.entries_used, np.int32)
@@ -177,7 +177,7 @@ class WibTree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held."""
+        """Bytes of memory that it uses."""
         arrays = (self._following, self._upper, self._separator, self._child, self._children)
         return llat.table_bytes(self._table) + sum(array.nbytes for array in arrays)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges, row_ranges
-from watersmeet.kernels.sorted_run import sort_keys
+from watersmeet.kernels.sorted_keys import sort_keys
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Entries, Probes

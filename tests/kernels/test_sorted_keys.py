@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.kernels import sorted_run
+from watersmeet.kernels import sorted_keys
 
 LIMIT = np.iinfo(np.int64)
 
@@ -18,11 +18,11 @@ def drawn(seed: int, size: int) -> list[tuple[int, int]]:
     return list(zip(groups.tolist(), keys.tolist(), strict=True))
 
 
-def run_of(entries: list[tuple[int, int]], has_groups: bool) -> tuple[sorted_run.Int64s, sorted_run.Int64s | None]:
+def run_of(entries: list[tuple[int, int]], has_groups: bool) -> tuple[sorted_keys.Int64s, sorted_keys.Int64s | None]:
     """Return padded keys and groups."""
     columns = []
     for number in (1, 0):
-        run = sorted_run.empty_run(len(entries))
+        run = sorted_keys.empty_keys(len(entries))
         run[: len(entries)] = [entry[number] for entry in entries]
         run[len(entries) :] = LIMIT.max
         columns.append(run)
@@ -39,15 +39,15 @@ def test_two_runs_become_one(left: int, right: int, has_groups: bool) -> None:
         a, b = (sorted(part) for part in parts)
         (key_a, group_a), (key_b, group_b) = run_of(a, has_groups), run_of(b, has_groups)
         size = left + right
-        key, row = sorted_run.empty_run(size), np.empty(size, np.int32)
-        group = sorted_run.empty_run(size) if has_groups else None
+        key, row = sorted_keys.empty_keys(size), np.empty(size, np.int32)
+        group = sorted_keys.empty_keys(size) if has_groups else None
         rows = np.arange(size, dtype=np.int32)
-        sorted_run.merge_runs(key_a, rows[:left], group_a, left, key_b, rows[left:], group_b, right, key, row, group)
+        sorted_keys.merge_keys(key_a, rows[:left], group_a, left, key_b, rows[left:], group_b, right, key, row, group)
         order = sorted(range(size), key=lambda at: [*a, *b][at])  # stable: of equal ones the first run's come first
         assert row.tolist() == order
-        assert key.tolist() == [[*a, *b][at][1] for at in order] + [LIMIT.max] * sorted_run.BLOCK
+        assert key.tolist() == [[*a, *b][at][1] for at in order] + [LIMIT.max] * sorted_keys.LINE
         if group is not None:
-            assert group.tolist() == [[*a, *b][at][0] for at in order] + [LIMIT.max] * sorted_run.BLOCK
+            assert group.tolist() == [[*a, *b][at][0] for at in order] + [LIMIT.max] * sorted_keys.LINE
 
 
 @pytest.mark.parametrize("span", [0, 1, 2, 2**11 - 1, 2**11, 2**22, 2**33 + 1, 2**63, 2**64 - 1])
@@ -57,11 +57,11 @@ def test_keys_are_sorted_whatever_their_span(span: int) -> None:
     keys = np.array(sorted({smallest, smallest + span, *(smallest + span * n // 40 for n in range(40))}), np.int64)
     shuffled = random.permutation(np.repeat(keys, 3))
     order = np.arange(len(shuffled), dtype=np.int32)
-    assert sorted_run.sort_keys(shuffled, order).tolist() == np.argsort(shuffled, kind="stable").tolist()
+    assert sorted_keys.sort_keys(shuffled, order).tolist() == np.argsort(shuffled, kind="stable").tolist()
 
 
 def test_nothing_is_sorted_too() -> None:
-    assert len(sorted_run.sort_keys(np.empty(0, np.int64), np.empty(0, np.int32))) == 0
+    assert len(sorted_keys.sort_keys(np.empty(0, np.int64), np.empty(0, np.int32))) == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
@@ -71,17 +71,17 @@ def test_a_part_of_the_rows_is_sorted_and_equal_ones_keep_their_order(size: int)
     key, group = random.integers(-3, 3, 200), random.choice([LIMIT.min, 0, LIMIT.max], 200)
     order = random.permutation(200)[:size].astype(np.int32)
     given = order.tolist()
-    both = sorted_run.sort_keys(group, sorted_run.sort_keys(key, order)).tolist()
+    both = sorted_keys.sort_keys(group, sorted_keys.sort_keys(key, order)).tolist()
     assert both == sorted(given, key=lambda at: (group[at], key[at]))
     assert order.tolist() == given, "what was given stays as it was"
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 65])
 def test_a_sample_is_a_run_of_the_first_key_of_every_block(size: int) -> None:
-    run = sorted_run.empty_run(size)
-    assert run.ctypes.data % sorted_run.CACHE_LINE == 0
-    assert len(run) == size + sorted_run.BLOCK
+    run = sorted_keys.empty_keys(size)
+    assert run.ctypes.data % sorted_keys.CACHE_LINE == 0
+    assert len(run) == size + sorted_keys.LINE
     run[:] = np.arange(len(run))
-    sample = sorted_run.sample_run(run, size)
-    assert sample.ctypes.data % sorted_run.CACHE_LINE == 0
-    assert sample.tolist() == [*range(0, size, sorted_run.BLOCK), *[LIMIT.max] * sorted_run.BLOCK]
+    sample = sorted_keys.sample_keys(run, size)
+    assert sample.ctypes.data % sorted_keys.CACHE_LINE == 0
+    assert sample.tolist() == [*range(0, size, sorted_keys.LINE), *[LIMIT.max] * sorted_keys.LINE]

@@ -1,10 +1,9 @@
-"""Sorted runs: sort a batch, merge two runs; :mod:`watersmeet.kernels.ranges` finds ranges of keys in them.
+"""Sorted keys: sort a batch, merge two arrays. :mod:`watersmeet.kernels.ranges` finds ranges of keys in them.
 
-A *run* is a sorted int64 array of ``size`` keys followed by ``BLOCK`` keys of padding (the largest int64), so that a
-block may be read whole at the end; it begins on a cache line (:func:`empty_run`), and a block is one line. Its *index*
-holds the first key of every block, and its *top* the first key of every block of the index. An optional ``group`` array
-of the same length makes the order ``(group, key)``; it is ``None`` otherwise, and Numba then compiles the group code
-away.
+*Sorted keys* are a sorted int64 array of ``size`` keys, followed by ``LINE`` keys of padding (the largest int64), so
+that the last line can be read as a whole. The array begins on a cache line (:func:`empty_keys`). Its *index* has the
+first key of every line, and its *top* the first key of every line of the index. An optional ``group`` array of the same
+length makes the order ``(group, key)``. Without one it is ``None``, and Numba compiles its code away.
 """
 
 from __future__ import annotations
@@ -13,32 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from watersmeet.kernels.compile import kernel
-from watersmeet.kernels.instructions import BLOCK
+from watersmeet.kernels.instructions import LINE
 
-__all__ = ["BLOCK", "SHIFT", "empty_run", "merge_runs", "sample_run", "sort_keys"]
+__all__ = ["LINE", "SHIFT", "empty_keys", "merge_keys", "sample_keys", "sort_keys"]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-SHIFT = BLOCK.bit_length() - 1
-"""A position shifted by this is its block's number."""
+SHIFT = LINE.bit_length() - 1
+"""A position shifted right by this is the number of its line."""
 CACHE_LINE = 64
 INT64_MAX = np.int64(2**63 - 1)
 DIGIT_BITS = 11
 
 
-def empty_run(size: int) -> Int64s:
-    """Return room for ``size`` keys and their padding, beginning on a cache line."""
-    raw = np.empty(size + BLOCK + CACHE_LINE // 8, np.int64)
+def empty_keys(size: int) -> Int64s:
+    """Return an array for ``size`` keys and their padding that begins on a cache line."""
+    raw = np.empty(size + LINE + CACHE_LINE // 8, np.int64)
     first = (-raw.ctypes.data % CACHE_LINE) // raw.itemsize
-    return raw[first : first + size + BLOCK]
+    return raw[first : first + size + LINE]
 
 
 @kernel
 def sort_keys(key: Int64s, order: Int32s) -> Int32s:
-    """Return ``order`` permuted so that ``key[result]`` is sorted; stable, so that sorting twice sorts by two keys.
+    """Return ``order`` permuted so that ``key[result]`` is sorted. It is stable, so sorting twice sorts by two keys.
 
-    Least-significant-digit radix sort on ``key - min(key)``: as many passes as the span of the keys has digits.
+    It is a least-significant-digit radix sort of ``key - min(key)``, with one pass per digit of the keys' span.
     """
     n = len(order)
     if n == 0:
@@ -56,24 +55,24 @@ def sort_keys(key: Int64s, order: Int32s) -> Int32s:
     here = order.copy()
     there = np.empty(n, np.int32)
     digits_there = np.empty(n, np.uint64)
-    place = np.empty(1 << DIGIT_BITS, np.int64)
+    next_at = np.empty(1 << DIGIT_BITS, np.int64)
     mask = np.uint64((1 << DIGIT_BITS) - 1)
     for shift in range(0, 64, DIGIT_BITS):
         s = np.uint64(shift)
         if span >> s == np.uint64(0):
             break
-        place[:] = 0
+        next_at[:] = 0
         for i in range(n):
-            place[(digits[i] >> s) & mask] += 1
+            next_at[(digits[i] >> s) & mask] += 1
         total = 0
-        for d in range(len(place)):
-            count = place[d]
-            place[d] = total
+        for d in range(len(next_at)):
+            count = next_at[d]
+            next_at[d] = total
             total += count
         for i in range(n):
             d = (digits[i] >> s) & mask
-            at = place[d]
-            place[d] = at + 1
+            at = next_at[d]
+            next_at[d] = at + 1
             digits_there[at] = digits[i]
             there[at] = here[i]
         digits, digits_there = digits_there, digits
@@ -82,7 +81,7 @@ def sort_keys(key: Int64s, order: Int32s) -> Int32s:
 
 
 @kernel
-def merge_runs(
+def merge_keys(
     key_a: Int64s,
     row_a: Int32s,
     group_a: Int64s | None,
@@ -95,11 +94,11 @@ def merge_runs(
     row: Int32s,
     group: Int64s | None,
 ) -> None:
-    """Merge run *a* and run *b* into ``key``, ``row`` and ``group`` (with padding); ties: *a* first.
+    """Merge *a* and *b* into ``key``, ``row`` and ``group``, with padding; of equal keys those of *a* come first.
 
-    The smallest and the largest row left are written in turn: two chains of comparisons that do not wait for each
-    other. A run that has just given its last row to the front cannot give it to the back too: that row is no larger
-    than any of the other run's.
+    Each step writes the smallest and the largest row that is left: two chains of comparisons that do not wait for each
+    other. A row that has just been written to the front is never written to the back again: it is no larger than any
+    row of the other array.
     """
     first_a = 0
     first_b = 0
@@ -136,7 +135,7 @@ def merge_runs(
         last_b -= take_b
         last_a -= not take_b
         back -= 1
-    # What is left is the rest of one run.
+    # What is left is the rest of one array.
     end = front + last_a - first_a + 1
     key[front:end] = key_a[first_a : last_a + 1]
     row[front:end] = row_a[first_a : last_a + 1]
@@ -153,10 +152,10 @@ def merge_runs(
         group[size_a + size_b :] = INT64_MAX
 
 
-def sample_run(keys: Int64s, size: int) -> Int64s:
-    """Return the first key of every block of a run, as a run of its own: padded, and beginning on a cache line."""
-    count = -(-size // BLOCK)
-    sample = empty_run(count)
-    sample[:count] = keys[0:size:BLOCK]
+def sample_keys(keys: Int64s, size: int) -> Int64s:
+    """Return the first key of every line, as sorted keys: padded, and beginning on a cache line."""
+    count = -(-size // LINE)
+    sample = empty_keys(count)
+    sample[:count] = keys[0:size:LINE]
     sample[count:] = INT64_MAX
     return sample
