@@ -1,1 +1,1 @@
-"""FROM COLUMNS TO KEYS: evaluates expressions on Arrow columns and normalises values to int64 keys, at the edge."""
+"""FROM COLUMNS TO KEYS: evaluates expressions on Arrow columns and turns their values into int64 keys."""

@@ -1,4 +1,4 @@
-"""Arithmetic and casts on vectors, as Spark does them; division by zero and a cast that does not fit give null."""
+"""Arithmetic and casts on vectors by Spark's rules. Division by zero and a cast that does not fit give null."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INTEGER_LIMITS: Final = {3: 2**7, 5: 2**15, 10: 2**31, 20: 2**63}
 
 
 def arithmetic(operator: str, a: Vector, b: Vector, target: ValueType) -> Vector:
-    """Return ``a operator b``, of the type that Spark gives it."""
+    """Return ``a operator b``; ``target`` is the type that Spark gives the result."""
     valid = all_valid(a.valid, b.valid)
     if "null" in (a.type.kind, b.type.kind):
         return Vector(target, np.int64(0) if target.is_exact else np.float64(0), np.array(False))  # noqa: FBT003
@@ -77,7 +77,7 @@ def _float_arithmetic(operator: str, a: Vector, b: Vector, target: ValueType, va
 
 
 def _decimal_quotient(a: Vector, b: Vector, target: ValueType, valid: Bools | None) -> Vector:
-    """Divide decimals as Spark does: to the target's scale, halves away from zero."""
+    """Divide decimals as Spark does: rounded to the target's scale, halves away from zero."""
     x, y = np.asarray(a.data).astype(object), np.asarray(b.data).astype(object)
     shift = target.scale - a.type.scale + b.type.scale
     x, y = (as_array(x * 10**shift), y) if shift >= 0 else (x, as_array(y * 10**-shift))
@@ -95,7 +95,7 @@ def _half_up(x: Array, y: Array) -> Array:
 
 
 def cast(vector: Vector, target: ValueType) -> Vector:
-    """Return ``vector`` cast to a type that its own may be cast to."""
+    """Return ``vector`` cast to ``target``; the cast has been checked to be allowed."""
     source, data = vector.type, vector.data
     if source.kind == "null":
         empty: Any = pa.scalar("") if target.kind == "string" else np.int64(0) if target.is_exact else np.float64(0)
@@ -141,7 +141,7 @@ def cast(vector: Vector, target: ValueType) -> Vector:
 
 
 def _rounded_once(vector: Vector, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return a vector as float32, given its values as float64: halfway between two floats the exact value decides."""
+    """Return a vector as float32, given its values as float64. Halfway between two floats the exact value decides."""
     with np.errstate(over="ignore"):
         nearest = np.atleast_1d(numbers.astype(np.float32))
     if not vector.type.is_exact or vector.type.kind == "boolean":
@@ -158,7 +158,7 @@ def _rounded_once(vector: Vector, numbers: npt.NDArray[np.float64]) -> npt.NDArr
 
 
 def _limited(vector: Vector, low: int, high: int) -> Vector:
-    """Make values outside ``[low, high]`` null."""
+    """Return a vector with null for values outside ``[low, high]``."""
     smallest, largest = extent(vector.data)
     if low <= smallest and largest <= high:
         return vector

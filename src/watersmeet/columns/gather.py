@@ -1,4 +1,4 @@
-"""Gather rows from all over several record batches into columns."""
+"""Gathers rows of several record batches into columns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Columns = list[pa.Array | pa.ChunkedArray]
 
 
 def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> Columns:
-    """Return every column of some rows of each batch: plain columns in one piece, others in one per batch.
+    """Return every column of the given rows of each batch: a plain column as an array, others with a chunk per batch.
 
-    All batches have the first one's schema and at least one row.
+    All batches have the same schema and at least one row.
     """
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     ends = np.cumsum([len(some) for some in rows])

@@ -1,11 +1,11 @@
-"""Values to int64 keys, and a probing row's keys to the ranges it looks for on the other side.
+"""Turns values into int64 keys, and a probing row's key into the ranges of keys that it matches on the other side.
 
-Design. An :class:`~watersmeet.spec.normal.Axis` says that ``left - right`` lies in a set of intervals. Both sides
-become int64 keys of one domain, so a row that probes looks for one closed key range per interval, and every structure
-and kernel downstream knows int64 only.
+Design. An :class:`~watersmeet.spec.normal.Axis` means that ``left - right`` lies in a set of intervals. Both sides
+become int64 keys of one domain, so a probing row looks for one closed range of keys per interval. All structures and
+kernels deal with int64 only.
 
-Invariant: the ranges contain the key of every row that satisfies the axis. For exact domains they contain no other;
-for the rest (float arithmetic, hashes, text prefixes, numbers beyond 64 bits, nulls that match) they are widened, and
+Invariant: the ranges contain the key of every row that satisfies the axis. For exact domains they contain no other key.
+For all others (float arithmetic, hashes, text prefixes, numbers beyond 64 bits, nulls that match) they are widened, and
 the caller verifies the candidates with the predicate itself.
 """
 
@@ -35,7 +35,7 @@ from watersmeet.spec.typing import Schemas
 __all__ = ["Borders", "KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges", "row_ranges", "spread_borders"]
 
 Borders = tuple[str, ...]
-"""Sorted texts by which keys of text are cut: each byte is written as the character of that number."""
+"""Sorted texts that divide the texts of an axis for their keys. Each byte is the character of that number."""
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -44,14 +44,15 @@ INT64_MAX: Final = 2**63 - 1
 MASK: Final = 2**64 - 1
 LARGEST: Final = np.finfo(np.float64).max
 NULL_KEYS: Final[dict[str, np.int64]] = {"left": np.int64(0x3A5D3B1F9E6C7254), "right": np.int64(0x46C1F00D5E2B8A93)}
-"""The keys of rows without a value: no numbers that are likely, finite as floats."""
+"""The keys of rows without a value: unlikely numbers that are finite as floats."""
 SLACK: Final = 8
-"""Units in the last place by which float bounds are widened: each of the few roundings costs at most one."""
+"""Units in the last place by which float bounds are widened. There are fewer roundings, and each is at most one
+unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """For every probing row the closed range of stored keys it looks for; ``lo > hi`` is an empty range."""
+    """The closed range of stored keys that each probing row looks for. A range with ``lo > hi`` is empty."""
 
     lo: Int64s
     hi: Int64s
@@ -59,12 +60,12 @@ class KeyRange:
 
 
 def axis_values(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Vector:
-    """Return the values of one side of ``axis`` for some rows."""
+    """Return the values of one side of ``axis`` for ``rows``."""
     return evaluate(axis.of(side), lambda column: rows.column(column.name), schemas)
 
 
 def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Bools | None:
-    """Return which rows have a value on ``axis``; None when all have. A row without one matches nothing."""
+    """Return which rows have a value on ``axis``, or None if all have. A row without one matches nothing."""
     expression = axis.of(side)
     if isinstance(expression, Column):  # no need to look at its values; a dictionary may hold a null, though
         column = rows.column(expression.name)
@@ -75,10 +76,10 @@ def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -
 
 
 def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas, borders: Borders = ()) -> Int64s:
-    """Return the keys of one side of ``axis``; a view of the column where that already holds them.
+    """Return the keys of one side of ``axis``: a view of the column if that contains them already.
 
-    ``borders`` cut the keys of a ``text`` axis: they keep the order of the texts with any borders, so these decide how
-    many candidates there are, never which pairs. Keys that are compared are cut by the same ones.
+    The keys of a ``text`` axis depend on ``borders``. With any borders they keep the order of the texts, so borders
+    change the number of candidates, never the pairs. Keys can be compared only if they have the same borders.
     """
     domain, expression = axis.domain, axis.of(side)
     if domain.kind in ("unsigned", "wrapped") and isinstance(expression, Column):
@@ -95,12 +96,12 @@ def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas, bo
 
 
 def null_key(domain: KeyDomain, side: Side) -> np.int64:
-    """Return the key of a row without a value: one for both sides where nulls meet."""
+    """Return the key of a row without a value: the same for both sides if nulls meet."""
     return NULL_KEYS["left" if domain.nulls == "meet" else side]
 
 
 def spread_borders(texts: pa.Array, most: int) -> Borders:
-    """Return at most so many of some texts, evenly spread in their order."""
+    """Return at most ``most`` of the texts, evenly spread in their order."""
     known = texts.drop_null().unique()
     known = known.take(pc.sort_indices(known))
     chosen = known.take(pa.array(np.unique(np.linspace(0, max(len(known) - 1, 0), min(most, len(known))).astype(int))))
@@ -108,7 +109,7 @@ def spread_borders(texts: pa.Array, most: int) -> Borders:
 
 
 def group_keys(keys: Sequence[Int64s]) -> Int64s:
-    """Return one key for several equalities: the key itself when there is one, a hash of all otherwise."""
+    """Return one key for several equalities: the key itself if there is one, otherwise a hash of all."""
     combined = keys[0]
     for key in keys[1:]:
         combined = text.mix_hashes(combined, key)
@@ -118,15 +119,16 @@ def group_keys(keys: Sequence[Int64s]) -> Int64s:
 def key_ranges(axis: Axis, side: Side, keys: Int64s, group: Int64s | None = None) -> list[KeyRange]:
     """Return the ranges of stored keys that rows of ``side`` with these ``keys`` look for, one per interval.
 
-    Ranges of one row are disjoint. ``keys`` are sorted (within each ``group``), and so are both ends of the ranges.
+    The ranges of a row are disjoint. ``keys`` are sorted, and so are both ends of the ranges; with ``group`` both are
+    sorted among rows of one group.
     """
     return _ranges(axis, side, keys, lambda lo, hi: kernels.make_monotone(group, lo, hi))
 
 
 def row_ranges(axis: Axis, side: Side, keys: Int64s) -> list[KeyRange]:
-    """Return what :func:`key_ranges` does for keys in any order; a row's ranges follow from its key alone.
+    """Return the ranges for keys in any order; a row's ranges follow from its key alone.
 
-    They lie within those that the row has among sorted ones.
+    They lie within the ranges that :func:`key_ranges` returns for the row among sorted keys.
     """
     return _ranges(axis, side, keys, lambda _lo, _hi: None)
 
@@ -154,14 +156,14 @@ def _shifted(keys: Int64s, low: Bound, high: Bound) -> KeyRange:
 def _float_ranges(
     parts: list[tuple[Bound, Bound]], keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None]
 ) -> list[KeyRange]:
-    """Bounds in floating point, widened; ranges of one row are cut so that they stay disjoint."""
+    """Return ranges with bounds in floating point, widened, and cut so that those of a row are disjoint."""
     values = _unordered(keys)
     ranges: list[KeyRange] = []
     previous: Int64s | None = None
     for low, high in sorted(parts, key=lambda part: (part[0] is not None, part[0] or 0)):
         lo = np.full(len(keys), INT64_MIN) if low is None else _float_bound(values, low, -1)
         hi = np.full(len(keys), INT64_MAX) if high is None else _float_bound(values, high, +1)
-        put_in_order(lo, hi)  # rounding may have moved neighbours past each other
+        put_in_order(lo, hi)  # rounding may have swapped neighbours
         if previous is not None:
             lo = np.maximum(lo, np.where(previous == INT64_MAX, INT64_MAX, previous + 1))
         previous = hi if previous is None else np.maximum(hi, previous)
@@ -177,7 +179,7 @@ def _float_bound(values: npt.NDArray[np.float64], offset: Fraction, direction: i
         # Halved and doubled: the spacing of the largest float would be infinite.
         slack = 2 * SLACK * np.spacing(np.maximum(np.abs(finite), abs(shift)) / 2)
         bound = np.clip(finite + shift, -LARGEST, LARGEST) + direction * slack
-    # An infinite value plus anything is itself; only towards the other infinity does the widening reach finite numbers.
+    # An infinite value plus anything stays infinite; only towards the other infinity the slack reaches finite numbers.
     bound = np.where(values == direction * np.inf, values, bound)
     return kernels.order_bits(bound.view(np.int64))
 
@@ -200,10 +202,10 @@ def _normalise(vector: Vector, domain: KeyDomain) -> Int64s:
 
 
 def _scaled_integers(vector: Vector, scale: int) -> Int64s:
-    """Return the integers at ``scale``; null rows may hold anything.
+    """Return the integers at ``scale``; rows with null may have any.
 
-    The planner has made sure that they fit, but for timestamps of streams that measure in different units: one beyond
-    what 64 bits hold in the finer unit (1677 to 2262 for nanoseconds) stops at that end instead of wrapping around.
+    The plan has made sure that they fit, except for timestamps of streams with different units. A timestamp that does
+    not fit into 64 bits in the finer unit (1677 to 2262 for nanoseconds) becomes the nearest one that does.
     """
     data = np.asarray(vector.data)
     if data.dtype == bool:
@@ -218,7 +220,7 @@ def _scaled_integers(vector: Vector, scale: int) -> Int64s:
 
 
 def _wrapped(vector: Vector, domain: KeyDomain) -> Int64s:
-    """Return the integers at the domain's scale modulo 2^64; null rows may hold anything."""
+    """Return the integers at the domain's scale modulo 2^64; rows with null may have any."""
     data, factor = np.atleast_1d(vector.data), 10 ** (domain.scale - vector.type.scale)
     if data.dtype == object:
         return _of_words((data * factor & MASK).astype(np.uint64), 1, domain)
@@ -226,7 +228,7 @@ def _wrapped(vector: Vector, domain: KeyDomain) -> Int64s:
 
 
 def _low_words(column: pa.Array, domain: KeyDomain) -> Int64s | None:
-    """Return what :func:`_wrapped` does for a column whose lowest 64 bits lie there to be read; else None."""
+    """Return what :func:`_wrapped` does if the low 64 bits can be read from the column's buffer, otherwise None."""
     kind = column.type
     if kind == pa.uint64():
         scale, step = 0, 1
@@ -235,7 +237,7 @@ def _low_words(column: pa.Array, domain: KeyDomain) -> Int64s | None:
     else:
         return None
     data = column.buffers()[1]
-    if data is None:  # Arrow may leave the values out where all are null
+    if data is None:  # Arrow may omit the values if all are null
         return np.zeros(len(column), np.int64)
     words = np.frombuffer(data, np.uint64, count=step * (column.offset + len(column)))[step * column.offset :: step]
     return _of_words(words, 10 ** (domain.scale - scale), domain)
@@ -255,9 +257,9 @@ def _ranks(texts: pa.Array, borders: Borders) -> Int64s:
 
 @lru_cache(maxsize=64)
 def _border_arrays(borders: Borders) -> tuple[Int64s, npt.NDArray[np.uint8], Int64s]:
-    """Return borders as a kernel takes them, and how many first bytes are shared by what lies between two of them.
+    """Return borders as the kernel takes them, and for each gap the number of first bytes that its two borders share.
 
-    Below the first and above the last border that is what all borders share: texts that grow stay apart.
+    Below the first and above the last border it is the number that all borders share, so growing texts stay distinct.
     """
     texts = [border.encode("latin-1") for border in borders]
     outside = _shared_bytes(texts[0], texts[-1])
@@ -267,12 +269,12 @@ def _border_arrays(borders: Borders) -> tuple[Int64s, npt.NDArray[np.uint8], Int
 
 
 def _shared_bytes(a: bytes, b: bytes) -> int:
-    """Return how many first bytes two texts have in common."""
+    """Return the length of the common prefix of two texts."""
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return the offsets and bytes of text, whatever its Arrow layout."""
+    """Return the offsets and bytes of text in any Arrow layout."""
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array = array.cast(pa.large_binary())
     _, offsets, data = array.buffers()

@@ -1,7 +1,7 @@
-"""Plain columns: every value has the same number of whole bytes, so they are copied and gathered as such.
+"""Plain columns: every value has the same number of whole bytes, so values are copied and gathered as bytes.
 
-Numbers, dates, times, decimals and fixed-size binaries are plain; their bytes are never interpreted here. Text, nested
-and dictionary columns are not plain, nor are booleans, which Arrow stores as bits.
+Numbers, dates, times, decimals and fixed-size binaries are plain. Text, nested and dictionary columns are not, and
+neither are booleans, which Arrow stores as bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 __all__ = ["Words", "from_words", "is_plain", "word_type", "words_of"]
 
 Words = npt.NDArray[Any]
-"""The values of a plain column, each as one opaque word."""
+"""The values of a plain column, each as a word whose meaning is not looked at."""
 
 WORD_TYPES: Final = {kind.itemsize: kind for kind in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.int64))}
 
@@ -33,14 +33,14 @@ def word_type(kind: pa.DataType) -> np.dtype[Any]:
 
 
 def words_of(column: pa.Array) -> Words:
-    """Return a view of a plain column's words; null rows may hold anything."""
+    """Return a view of a plain column's words; rows with null may have any."""
     _, data = column.buffers()
-    if data is None:  # Arrow may leave the values out where all are null
+    if data is None:  # Arrow may omit the values if all are null
         return np.zeros(len(column), word_type(column.type))
     return np.frombuffer(data, word_type(column.type), len(column), column.offset * column.type.bit_width // 8)
 
 
 def from_words(kind: pa.DataType, words: Words, valid: npt.NDArray[np.uint8] | None = None) -> pa.Array:
-    """Return a plain column with these words, without a copy; ``valid`` holds a bit for each row that is not null."""
+    """Return a plain column with these words, without a copy; ``valid`` has a bit for each row, set if not null."""
     bits = None if valid is None else pa.py_buffer(valid)
     return pa.Array.from_buffers(kind, len(words), [bits, pa.py_buffer(words)])

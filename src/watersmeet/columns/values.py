@@ -1,9 +1,9 @@
-"""Evaluates expressions on Arrow columns, batch-wise, with Spark's semantics.
+"""Evaluates expressions on Arrow columns, a batch at a time, with Spark's semantics.
 
-Exact kinds (integers, decimals, dates, timestamps, intervals) are integers with a scale. They are computed in int64
-while the operands' ranges show that nothing can overflow, and as unbounded Python integers for the rare batch where
-something could, so a comparison is always exact. Floats follow IEEE arithmetic and Spark's order: NaN equals NaN and is
-the largest. Truth values follow Kleene's three-valued logic. Division by zero and a cast that does not fit give null.
+Exact kinds (integers, decimals, dates, timestamps, intervals) are integers with a scale. They are computed in int64 if
+the operands' ranges show that nothing can overflow, otherwise (which is rare) as unbounded Python integers. So every
+comparison is exact. Floats follow IEEE arithmetic and Spark's order: NaN equals NaN and is the largest. Conditions
+follow Kleene's three-valued logic. Division by zero and a cast that does not fit give null.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ BOOLEAN: Final = ValueType("boolean", 1)
 
 
 def evaluate(expression: Expression, columns: ColumnSource, schemas: Schemas) -> Vector:
-    """Return the values of ``expression`` (types already checked) for the rows that ``columns`` gives."""
+    """Return the values of ``expression``, whose types have been checked, for the rows of ``columns``."""
     match expression:
         case Column():
             return vector_of(columns(expression))
@@ -165,7 +165,7 @@ def _compare(operator: CompareOperator, a: Vector, b: Vector) -> Vector:
 
 
 def _same(a: Vector, b: Vector) -> Vector:
-    """Return where two values are equal or both null: never unknown."""
+    """Return where two values are equal or both null; that is never unknown."""
     equal = _compare("=", a, b)
     if equal.valid is None:
         return equal
@@ -175,7 +175,7 @@ def _same(a: Vector, b: Vector) -> Vector:
 
 
 def _comparable(a: Vector, b: Vector) -> tuple[Array, Array]:
-    """Return the two in the representation in which Spark compares them."""
+    """Return two vectors in the type in which Spark compares them."""
     common = common_type(a.type, b.type)
     assert common is not None
     if common.kind == "boolean":
@@ -199,13 +199,13 @@ def _compare_text(operator: CompareOperator, a: Text, b: Text) -> Bools:
 
 
 def _plain_text(side: Text) -> Text:
-    """Cast text to the one layout Arrow compares with every other."""
+    """Return text in the layout that Arrow can compare."""
     is_string = value_type(side.type) == ValueType("string")
     return side.cast(pa.large_string() if is_string else pa.large_binary())
 
 
 def _choose(function: str, a: Vector, b: Vector, target: ValueType) -> Vector:
-    """Return the smaller or larger of two vectors; a null gives way to the other value."""
+    """Return the smaller or larger of two vectors; where one is null, the value of the other."""
     if a.type.kind == "null" or b.type.kind == "null":
         return b if a.type.kind == "null" else a
     first = _compare("<=" if function == "least" else ">=", a, b).data
@@ -224,7 +224,7 @@ def _choose(function: str, a: Vector, b: Vector, target: ValueType) -> Vector:
 
 
 def _both(a: Vector, b: Vector) -> Vector:
-    """Kleene's AND: false if either is false, else unknown if either is unknown."""
+    """Return Kleene's AND: false if either is false, otherwise unknown if either is unknown."""
     x, y = a.data, b.data
     if a.valid is None and b.valid is None:
         return Vector(BOOLEAN, x & y)

@@ -1,7 +1,7 @@
-"""Vectors: the values of a column, a constant or an expression, in the form they are computed with.
+"""Vectors: the values of a column, a constant or an expression, in the form in which they are computed with.
 
-Exact kinds (integers, decimals, dates, timestamps, intervals) are integers with a scale: int64 while the values' ranges
-show that nothing can overflow, unbounded Python integers for the rare batch where something could.
+Exact kinds (integers, decimals, dates, timestamps, intervals) are integers with a scale: int64 if the values' ranges
+show that nothing can overflow, otherwise (which is rare) unbounded Python integers.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The values of an expression: ``data`` is an array (an Arrow array for text) or a single value for all rows.
+    """The values of an expression: ``data`` is an array (of Arrow for text), or one value for all rows.
 
-    ``valid`` is False where the value is null; ``None`` means that no value is null.
+    ``valid`` is False where the value is null, or ``None`` if no value is null.
     """
 
     type: ValueType
@@ -68,7 +68,7 @@ class Vector:
 
 
 def vector_of(array: pa.Array) -> Vector:
-    """Return a column as a vector, without a copy where Arrow's layout already is the one computed with."""
+    """Return a column as a vector, without a copy if Arrow's layout allows it."""
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     kind = value_type(array.type)
@@ -108,7 +108,7 @@ def _fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> Array:
 
 
 def _decimal_integers(array: pa.Array) -> Array:
-    """Return unscaled decimals: int64 where the type's digits fit, Python integers otherwise."""
+    """Return unscaled decimals: int64 if the type's digits fit, otherwise Python integers."""
     if array.type == pa.uint64():
         raw = _fixed_width(array, np.uint64)
         return raw.view(np.int64) if len(raw) == 0 or raw.max() <= INT64_MAX else raw.astype(object)
@@ -156,23 +156,23 @@ def constant_vector(constant: Constant) -> Vector:
 
 
 def scalar(number: int) -> Array:
-    """Return an integer of any size as an array without dimensions."""
+    """Return an integer of any size as a zero-dimensional array."""
     return np.array(number, np.int64 if INT64_MIN <= number <= INT64_MAX else object)
 
 
 def as_array(result: Array | int) -> Array:
-    """Return what NumPy computed as an array; of unbounded integers without dimensions it makes a Python integer."""
+    """Return a result of NumPy's as an array: from zero-dimensional unbounded integers it makes a Python integer."""
     return scalar(result) if isinstance(result, int) else np.asarray(result)
 
 
 def extent(data: Array) -> tuple[int, int]:
-    """Return the smallest and the largest of some integers."""
+    """Return the smallest and the largest of integers; zeros if there are none."""
     data = np.asarray(data)
     return (0, 0) if data.size == 0 else (int(data.min()), int(data.max()))
 
 
 def integers(operator: str, a: Array, b: Array) -> Array:
-    """Return ``a operator b``, exactly: in int64 when the operands' ranges allow it, else in Python integers."""
+    """Return ``a operator b`` exactly: in int64 if the operands' ranges allow it, otherwise in Python integers."""
     a, b = np.asarray(a), np.asarray(b)
     if object not in (a.dtype, b.dtype):
         (a_low, a_high), (b_low, b_high) = extent(a), extent(b)
@@ -202,7 +202,7 @@ def aligned(a: Vector, b: Vector) -> tuple[Array, Array, int]:
 
 
 def to_float(vector: Vector) -> npt.NDArray[np.float64]:
-    """Return a number as float64, rounded once."""
+    """Return numbers as float64, each rounded once."""
     data = np.asarray(vector.data)
     if not vector.type.is_exact:
         return data.astype(np.float64)
@@ -216,14 +216,14 @@ def to_float(vector: Vector) -> npt.NDArray[np.float64]:
 
 
 def days_to_microseconds(vector: Vector) -> Vector:
-    """Return a date as a timestamp; anything else as it is."""
+    """Return dates as timestamps, and anything else unchanged."""
     if vector.type.kind != "date":
         return vector
     return Vector(ValueType("timestamp", 19, 6), integers("*", vector.data, scalar(MICROSECONDS_PER_DAY)), vector.valid)
 
 
 def all_valid(a: Bools | None, b: Bools | None) -> Bools | None:
-    """Return where both are valid."""
+    """Return where both are valid; None means everywhere."""
     return b if a is None else a if b is None else a & b
 
 
@@ -233,6 +233,6 @@ def pick(condition: Array, a: Array | int, b: Array | int) -> Array:
 
 
 def sizes(data: Array) -> Array:
-    """Return the absolute values of some integers."""
+    """Return the absolute values of integers."""
     data = np.asarray(data)
     return as_array(np.abs(data.astype(object) if extent(data)[0] == INT64_MIN else data))
