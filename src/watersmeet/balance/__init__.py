@@ -1,1 +1,1 @@
-"""Balance on many machines: which core owns which group of keys, and when that changes."""
+"""Balance on many machines: which core owns which group of keys, and when that changes. No Spark."""

@@ -1,30 +1,30 @@
-"""Decides, at every reorganisation epoch, which core owns which group from now on: a pure function, no Spark.
+"""Decides at every reorganisation epoch which core owns which group from then on. It is a pure function.
 
-After "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster", sections IV-C and V-A. The *occupancy* of a
-core is the part of the epoch that it will be busy with the groups it owns. A core well above the mean is a *supplier*,
-one below it a *consumer*, the others are *neutral*; suppliers yield groups to consumers. The *degree of declustering*
-(number of active cores) grows when there are more than ``beta`` busy cores for every idle one, and shrinks when all
-are idle.
+It follows "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster", sections IV-C and V-A. A core's
+*occupancy* is the fraction of the epoch in which it will be busy with its groups. A core well above the mean is a
+*supplier*, one below it is a *consumer*, all others are *neutral*. Suppliers yield groups to consumers. The *degree of
+declustering* (the number of active cores) grows when there are more than ``beta`` busy cores for every idle one, and
+shrinks when all are idle.
 
-*Memory* is the second reason to yield, which the paper leaves to be added: a core that will hold more bytes than it
-may, or without such a limit ``uneven`` times the mean, is a supplier however little it has to do. Its groups go by
-their bytes, to cores that have room for them and for the work. And no group goes where there is no room for its bytes,
-so what is moved for one reason is not moved back for the other. With a limit, bytes count for the degree of
-declustering as work does.
+*Memory* is a second reason to yield a group; the paper leaves it to be added. A core is a supplier, even with little
+work, if it will hold more than ``core_bytes``, or without that limit more than ``uneven`` times the mean. Its groups
+with the most bytes go first, to cores that have room for the bytes and the work. No group ever goes to a core without
+room for its bytes, so a group that moved for one reason does not move back for the other. With a limit, bytes count for
+the degree of declustering as work does.
 
-*Buckets* of a band become narrower while a few of them have most of the rows, so that groups can be spread, and wider
-where right rows are stored too often and groups are plenty.
+*Buckets* of a band become narrower while a few of them have most of the rows, so that groups can be spread. They become
+wider while right rows are stored too often and there are enough groups.
 
-Departures. The paper moves one group per supplier and epoch, as its rows have to be copied; here no row moves (see
-:mod:`watersmeet.balance.placement`), so a supplier yields as many groups as bring it to the mean (``moves`` limits
-it). The paper chooses a group at random; here it is the largest that fits. Occupancy is that of processors, not of a
-buffer, and it is the one to be expected under the newest generation: what is observed still shows generations before,
-for as long as a window. So are the bytes. A group that is too much for one core is cut, into parts of half a core's
-share; the paper cuts inside a core only. The paper leaves a core out as soon as none is a supplier, even though all are
-half busy; here all have to be idle, and as many are left out as bring the others to ``wanted``: far enough from both
-thresholds that the next epoch does not take it back.
+Departures. The paper moves one group per supplier and epoch, because its rows must be copied. Here no row moves (see
+:mod:`watersmeet.balance.placement`), so a supplier yields groups until it is near the mean, at most ``moves`` of them.
+The paper chooses a group at random; here it is the largest that fits. The paper's occupancy is that of a buffer; here
+it is that of processors. Work and bytes are those expected under the newest generation, because observations still show
+earlier generations for as long as a window. A group with too much work for one core is cut into parts of about a
+quarter of a core's share; the paper cuts inside a core only. The paper leaves a core out as soon as there is no
+supplier, even if all are half busy. Here all must be idle, and so many are left out that the others come to
+``wanted``, far enough from both thresholds that the next epoch does not reverse it.
 
-A generation that changes nothing is not made. Each decision comes with its reason in words.
+A generation that changes nothing is not made. Each decision has its reason in words.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.balance.assignment import Assignment, Limits
 from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable
 from watersmeet.balance.loads import Observation, Work, measure_work
 
@@ -47,29 +48,29 @@ Int64s = npt.NDArray[np.int64]
 Kind = Literal["cut", "mend", "move", "grow", "shrink", "narrow", "widen", "forget", "wait"]
 
 LEAD: Final = 3
-"""Micro-batches between deciding and taking effect: every task must have seen the file by then."""
+"""Micro-batches from a decision until it takes effect: by then every task must have seen the file."""
 PART: Final = 0.25
-"""How much of a core's fair share a part of a cut group may be: less than all of it, so that parts can be moved too."""
+"""A part of a cut group, as a fraction of a core's fair share: small enough that parts can be moved too."""
 LARGEST_PART: Final = 0.4
 SMALLEST_PART: Final = 0.1
-"""How far parts may grow or shrink before their group is cut anew."""
+"""A group is cut anew when its parts become larger or smaller than these fractions."""
 TURNS: Final = 2
 """How often a core may be a supplier within one epoch."""
 FEW_GROUPS: Final = 4
-"""Groups per active core, all with the same number of rows, below which buckets are made narrower."""
+"""Buckets become narrower if there are fewer groups per active core, counted as groups with equally many rows."""
 PLENTY: Final = 3
-"""How many times that number of groups there must be for wider buckets, which may halve it."""
+"""Buckets become wider only if there are more groups than this many times ``FEW_GROUPS``: it may halve their number."""
 WIDEST: Final = 16
 MANY_COPIES: Final = 1.3
-"""Right rows stored for each that came, above which buckets are made wider: it takes a window until that pays."""
+"""Buckets become wider if right rows are stored more often than this on average: it takes a window until that pays."""
 RELIEF: Final = 0.9
-"""Part of the bytes that it may hold to which a core is brought that holds more."""
+"""A core that holds too much yields groups until it holds this fraction of what it may."""
 LEAST_EVEN: Final = 1.25
-"""A limit below so many times the mean cannot be kept, or only just: then this is what a core may hold."""
+"""A core may always hold this many times the mean: a lower limit could not be kept."""
 LARGE: Final = 0.5
 SMALL: Final = 0.25
-"""Parts of what a core may hold: a group with more than the first is cut for its bytes, with less than the second is
-not kept cut for them."""
+"""Fractions of what a core may hold: a group with more bytes than ``LARGE`` is cut, one whose parts have fewer than
+``SMALL`` may be mended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Settings:
     """When the balancer acts."""
 
     tolerance: float = 0.1
-    """A core is a supplier from this much above the mean."""
+    """A core is a supplier if its work is more than this fraction above the mean."""
     idle: float = 0.2
     """Occupancy below which a core counts as idle, for the degree of declustering (the paper's consumer threshold)."""
     busy: float = 0.7
@@ -87,11 +88,11 @@ class Settings:
     beta: float = 0.5
     """The degree grows when there are more than ``beta`` busy cores for every idle one."""
     core_bytes: int | None = None
-    """Bytes that a core may hold (None: ``uneven`` times the mean)."""
+    """Bytes that a core may hold. None: ``uneven`` times the mean."""
     uneven: float = 1.5
-    """Without ``core_bytes``, a core is a supplier from this many times the mean of all bytes."""
+    """Without ``core_bytes``, a core is a supplier if it holds more than this many times the mean."""
     moves: int | None = None
-    """Groups that a supplier may yield in one epoch (None: as many as it takes)."""
+    """Groups that a supplier may yield in one epoch. None: any number."""
     cut: bool = True
     """Whether groups may be cut."""
     decluster: bool = True
@@ -102,7 +103,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One thing that is changed, and why."""
+    """A change, and the reason for it."""
 
     kind: Kind
     reason: str
@@ -110,14 +111,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next generation (None: the present one stays), and what led to it."""
+    """The next generation (None: the newest one stays), and the decisions that led to it."""
 
     generation: Generation | None
     decisions: tuple[Decision, ...]
 
 
 def decide(table: RoutingTable, observation: Observation, cores: int, settings: Settings) -> Plan:
-    """Return the generation to follow ``table.newest`` on at most ``cores`` cores, with the reasons for it."""
+    """Return the generation that follows ``table.newest`` on at most ``cores`` cores, with the reasons for it."""
     newest = table.newest
     if observation.micro_batch < newest.first:
         return Plan(None, (Decision("wait", f"generation {newest.number} is not in effect yet"),))
@@ -132,7 +133,7 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
         draft.choose_width(observation.replication)
     if settings.decluster:
         draft.choose_active(cores)
-    if draft.width == newest.width:  # groups of other buckets are other groups: what they cost shows in the next epoch
+    if draft.width == newest.width:  # buckets of another width make other groups: the next epoch shows their cost
         if settings.cut:
             draft.cut_groups()
         draft.move_groups()
@@ -153,9 +154,10 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
 
 
 def forget(table: RoutingTable, micro_batch: int, oldest: int) -> Plan:
-    """Stop looking where no rows are left: once all rows are where they belong, at any micro-batch.
+    """Return a generation by which rows no longer probe where earlier generations have no rows left.
 
-    ``oldest`` is the oldest generation that any core had rows of after ``micro_batch``.
+    It needs no epoch, and is made once all rows are stored where the newest generation stores them. ``oldest`` is the
+    oldest generation that any core had rows of after ``micro_batch``.
     """
     newest = table.newest
     others = [old for old in table.generations if (old.owners, old.width) != (newest.owners, newest.width)]
@@ -167,37 +169,22 @@ def forget(table: RoutingTable, micro_batch: int, oldest: int) -> Plan:
     return Plan(generation, (Decision("forget", reason),))
 
 
-class _Bounds(NamedTuple):
-    """What a core may have that takes a group."""
-
-    work: float
-    bytes: float
-
-
-class _Draft:
-    """The next generation, while it is being made."""
+class _Draft(Assignment):
+    """The next generation while it is made: an assignment, and the decisions that have led to it."""
 
     def __init__(self, newest: Generation, work: Work, seconds: float, settings: Settings) -> None:
-        self.owners = list(newest.owners)
-        self.active = list(newest.active)
+        super().__init__(newest, work)
         self.width = newest.width
         self.decisions: list[Decision] = []
-        self._work = work
         self._settings = settings
         self._seconds = max(seconds, 1e-9)
-        self._loads = work.of_cores(newest)
-        self._bytes = work.bytes_of_cores(newest)
-        self._owned: list[set[int]] = [set() for _ in self._loads]
-        for group, owners in enumerate(newest.owners):
-            for core in owners:
-                self._owned[core].add(group)
 
     def choose_width(self, replication: float) -> None:
-        """Make buckets narrower while too few have most rows; wider when there are plenty, but many copies of rows."""
-        rows = self._work.left + self._work.right
+        """Make buckets narrower if few have most of the rows; wider if there are many, and many copies of rows."""
+        rows = self.work.left + self.work.right
         if not rows.any():
             return
-        # A group that will be cut counts by its parts: narrower buckets would not help a single hot value.
+        # A group that will be cut counts as its parts: narrower buckets would not help a single hot value.
         rows = np.minimum(rows, PART * rows.sum() / len(self.active))
         spread = float(rows.sum() ** 2 / (rows**2).sum())
         few = FEW_GROUPS * len(self.active)
@@ -211,10 +198,10 @@ class _Draft:
             self._decide("widen", f"{often}: buckets of {self.width} instead of {self.width // 2} bands")
 
     def choose_active(self, cores: int) -> None:
-        """Adjust the degree of declustering (section V-A), to work and, where they are limited, to bytes."""
+        """Adjust the degree of declustering (section V-A) to the work, and to the bytes if they are limited."""
         settings = self._settings
-        busy_part = self._loads[self.active] / self._seconds
-        full_part = self._bytes[self.active] / (settings.core_bytes or np.inf)
+        busy_part = self.loads[self.active] / self._seconds
+        full_part = self.held[self.active] / (settings.core_bytes or np.inf)
         occupancy = np.maximum(busy_part, full_part)
         total = float(max(busy_part.sum(), full_part.sum()))
         busy, idle = int((occupancy > settings.busy).sum()), int((occupancy < settings.idle).sum())
@@ -224,13 +211,13 @@ class _Draft:
             self.active = sorted([*self.active, *more])
             self._decide("grow", f"{busy} core(s) busy or full, {idle} idle: {len(self.active)} from now on")
         elif idle == len(self.active) and wanted < len(self.active):
-            keep = np.argsort(self._work.speed[self.active], kind="stable")[:wanted]
+            keep = np.argsort(self.work.speed[self.active], kind="stable")[:wanted]
             self.active = sorted(np.array(self.active)[keep].tolist())
             self._leave_inactive()
             self._decide("shrink", f"no core is busy or full for more than {settings.idle:.0%}: {wanted} from now on")
 
     def _leave_inactive(self) -> None:
-        """Give the groups of cores that are no longer active to those that are, in turn; mend those cut too finely."""
+        """Take groups from cores that are no longer active: a cut group keeps its other owners, others go in turn."""
         stay = set(self.active)
         turn = 0
         for group, owners in enumerate(self.owners):
@@ -239,166 +226,116 @@ class _Draft:
                 if not kept:
                     kept = [self.active[turn % len(self.active)]]
                     turn += 1
-                self._own(group, tuple(kept))
+                self.give(group, tuple(kept))
 
     def cut_groups(self) -> None:
-        """Cut groups that are more than a core's fair share; mend those that need no cut any longer."""
+        """Cut groups that are more than a core's fair share; mend cut groups that have become small."""
         parts = np.fromiter(map(len, self.owners), np.int64)
-        whole, shares = self._whole_groups()
-        # Small parts are easy to move, as long as there are cores without one to move them to.
+        whole, shares = self.whole_groups()
+        # Small parts are easy to move, as long as there are cores that have none of the group.
         most = np.clip(shares / LARGEST_PART, len(self.active) // 2, len(self.active))
-        wanted = np.minimum(np.ceil(np.clip(shares / PART, 1, most)), self._work.most_parts()).astype(np.int64)
+        wanted = np.minimum(np.ceil(np.clip(shares / PART, 1, most)), self.work.most_parts()).astype(np.int64)
         too_large = np.where(parts == 1, shares > 1, shares > LARGEST_PART * parts) & (4 * wanted > 5 * parts)
-        is_small = self._work.left_bytes / wanted + self._work.right_bytes <= SMALL * self._most_bytes
+        is_small = self.work.left_bytes / wanted + self.work.right_bytes <= SMALL * self._most_bytes
         too_small = (shares <= SMALLEST_PART * parts) & (wanted < parts) & is_small
         changed = np.flatnonzero(too_large | too_small)
         for group in changed[np.argsort(-whole[changed], kind="stable")].tolist():
             before, after = int(parts[group]), int(wanted[group])
-            self._recut(group, after)
+            self.recut(group, after)
             share = f"group {group} is {shares[group]:.2f} times a core's fair share"
             self._decide("cut" if after > before else "mend", f"{share}: {after} part(s) instead of {before}")
 
-    def _whole_groups(self) -> tuple[Floats, Floats]:
-        """Return the work of each group, were it not cut, and how many times a core's fair share that is."""
-        whole = self._work.of_parts(np.ones(len(self.owners), np.int64))
-        return whole, whole * len(self.active) / whole.sum()
-
-    def _recut(self, group: int, parts: int) -> None:
-        """Give a group ``parts`` owners: those it has, and the least loaded others."""
-        owners = list(self.owners[group])
-        part = self._work.of_part(group, parts)
-
-        def load_with_part(core: int) -> float:
-            return float(self._loads[core] + part * self._work.speed[core])
-
-        if parts > len(owners):
-            owners += sorted(set(self.active).difference(owners), key=load_with_part)[: parts - len(owners)]
-        else:
-            owners = sorted(owners, key=load_with_part)[:parts]
-        self._own(group, tuple(owners))
-
     def move_groups(self) -> None:
-        """Let suppliers yield groups to consumers, the most loaded first.
+        """Let suppliers yield groups to consumers; the supplier with the most work goes first.
 
-        A consumer may have to yield smaller groups in turn, to make room for one that fits nowhere else.
+        A consumer that has taken a group may have to yield smaller ones.
         """
         turns = dict.fromkeys(self.active, 0)
         while True:
-            mean = float(self._loads[self.active].mean())
+            mean = float(self.loads[self.active].mean())
             waiting = [core for core in self.active if turns[core] < TURNS]
-            supplier = max(waiting, key=lambda core: float(self._loads[core]), default=None)
-            if supplier is None or self._loads[supplier] <= mean * (1 + self._settings.tolerance):
+            supplier = max(waiting, key=lambda core: float(self.loads[core]), default=None)
+            if supplier is None or self.loads[supplier] <= mean * (1 + self._settings.tolerance):
                 return
             turns[supplier] += 1 if self._settings.moves is None else TURNS
-            before = float(self._loads[supplier])
+            before = float(self.loads[supplier])
             yielded = self._yield_groups(supplier, mean)
             if yielded:
                 reason = f"core {supplier} at {before / mean:.2f} times the mean yields {yielded} group(s)"
-                self._decide("move", f"{reason}: {self._loads[supplier] / mean:.2f} times")
+                self._decide("move", f"{reason}: {self.loads[supplier] / mean:.2f} times")
 
     def _yield_groups(self, supplier: int, mean: float) -> int:
         """Move groups away from one supplier, the largest first, until it is near the mean; return how many."""
-        work = {group: self._work.of_part(group, len(self.owners[group])) for group in self._owned[supplier]}
+        work = {group: self.work.of_part(group, len(self.owners[group])) for group in self.owned[supplier]}
         largest_first = sorted((group for group in work if work[group] > 0), key=lambda group: (-work[group], group))
         little = mean * self._settings.tolerance / 4
-        _, shares = self._whole_groups()
+        _, shares = self.whole_groups()
         yielded = 0
-        # First what leaves nobody above the mean by much, then whatever makes things better.
+        # First groups that bring no core far above the mean, then any that improve the balance.
         for modest, group in product((True, False), largest_first):
-            if self._loads[supplier] <= mean + little or yielded == self._settings.moves:
+            if self.loads[supplier] <= mean + little or yielded == self._settings.moves:
                 break
             if supplier in self.owners[group]:
-                most = mean + 2 * little if modest else float(self._loads[supplier]) - 2 * little
+                most = mean + 2 * little if modest else float(self.loads[supplier]) - 2 * little
                 worth_cutting = shares[group] > SMALLEST_PART * (len(self.owners[group]) + 1)  # or it would be mended
                 may_cut = self._settings.cut and not modest and bool(worth_cutting)
                 owners = self._better_owners(group, supplier, most, may_cut=may_cut)
                 if owners is not None:
-                    self._own(group, owners)
+                    self.give(group, owners)
                     yielded += 1
         return yielded
 
     def _better_owners(self, group: int, supplier: int, most: float, *, may_cut: bool) -> tuple[int, ...] | None:
-        """Return owners that relieve a supplier of a group, or of half of it, and load nobody beyond ``most``."""
-        owners = self._handed_over(group, supplier, _Bounds(most, RELIEF * self._most_bytes), may_cut=may_cut)
-        speed = self._work.speed
+        """Return owners for a group that relieve its supplier and give no core more work than ``most``."""
+        owners = self.replace_owner(group, supplier, Limits(most, RELIEF * self._most_bytes), may_cut=may_cut)
+        speed = self.work.speed
         others = [core for core in self.owners[group] if core != supplier]
         if owners is None and others and speed[supplier] > 1:
-            # None has room, but together they may hardly feel what is too much here.
-            more = self._work.of_part(group, len(others)) - self._work.of_part(group, len(others) + 1)
-            if (more * speed[others]).max() <= self._settings.tolerance * self._loads[self.active].mean():
+            # No core has room for all of it, but the other owners together may have.
+            more = self.work.of_part(group, len(others)) - self.work.of_part(group, len(others) + 1)
+            if (more * speed[others]).max() <= self._settings.tolerance * self.loads[self.active].mean():
                 return tuple(others)
         return owners
 
-    def _handed_over(
-        self, group: int, supplier: int, bounds: _Bounds, *, may_cut: bool, by_bytes: bool = False
-    ) -> tuple[int, ...] | None:
-        """Return a group's owners with another core in the supplier's place, or beside it; None where none has room.
-
-        The other one is the core with the least work, or with the least bytes.
-        """
-        owners = self.owners[group]
-        possible = np.array([core for core in self.active if core not in owners], np.int64)
-        others = tuple(core for core in owners if core != supplier)
-        for kept, parts in [(others, len(owners)), (owners, len(owners) + 1)][: 2 if may_cut else 1]:
-            work = self._loads[possible] + self._work.of_part(group, parts) * self._work.speed[possible]
-            held = self._bytes[possible] + self._work.bytes_of_part(group, parts)
-            fits = (work <= bounds.work) & (held <= bounds.bytes)
-            if fits.any():
-                return *kept, int(possible[fits][(held if by_bytes else work)[fits].argmin()])
-        return None
-
     @property
     def _most_bytes(self) -> float:
-        """What a core may hold."""
-        mean = float(self._bytes[self.active].mean())
+        """The bytes that a core may hold."""
+        mean = float(self.held[self.active].mean())
         limit = self._settings.core_bytes
         return self._settings.uneven * mean if limit is None else max(limit, LEAST_EVEN * mean)
 
     def move_bytes(self) -> None:
-        """Let cores that hold too much yield groups to cores that have room, the fullest first."""
-        for supplier in sorted(self.active, key=lambda core: -float(self._bytes[core])):
-            before, most = float(self._bytes[supplier]), self._most_bytes
+        """Let cores that hold too much yield groups to cores that have room; the fullest core goes first."""
+        for supplier in sorted(self.active, key=lambda core: -float(self.held[core])):
+            before, most = float(self.held[supplier]), self._most_bytes
             yielded = self._yield_bytes(supplier, RELIEF * most) if before > most else 0
             if yielded:
                 reason = f"core {supplier} is to hold {before:.3g} bytes and may hold {most:.3g}"
-                self._decide("move", f"{reason}: it yields {yielded} group(s), and holds {self._bytes[supplier]:.3g}")
+                self._decide("move", f"{reason}: it yields {yielded} group(s), and holds {self.held[supplier]:.3g}")
 
     def _yield_bytes(self, supplier: int, enough: float) -> int:
         """Move groups away from a core that holds too much, those with the most bytes first; return how many.
 
-        Nobody is to have much more work for it, as others' groups with fewer bytes can come in exchange; unless there
-        is a limit that cannot be kept otherwise.
+        No core gets much more work than the mean, because a group with fewer bytes may do as well. With a limit, groups
+        move without regard to work if the limit cannot be kept otherwise.
         """
-        held = {group: self._work.bytes_of_part(group, len(self.owners[group])) for group in self._owned[supplier]}
+        held = {group: self.work.bytes_of_part(group, len(self.owners[group])) for group in self.owned[supplier]}
         largest_first = sorted((group for group in held if held[group] > 0), key=lambda group: (-held[group], group))
-        balanced = float(self._loads[self.active].mean()) * (1 + 2 * self._settings.tolerance)
+        balanced = float(self.loads[self.active].mean()) * (1 + 2 * self._settings.tolerance)
         yielded = 0
         for most, group in product((balanced, np.inf) if self._settings.core_bytes else (balanced,), largest_first):
-            if self._bytes[supplier] <= enough or yielded == self._settings.moves:
+            if self.held[supplier] <= enough or yielded == self._settings.moves:
                 break
             if supplier in self.owners[group]:
-                # Each part holds all right rows: only what are left rows for the most part becomes less.
-                cuttable = held[group] > LARGE * enough and self._work.left_bytes[group] > self._work.right_bytes[group]
+                # Each part holds all right rows, so cutting helps only where most bytes are those of left rows.
+                cuttable = held[group] > LARGE * enough and self.work.left_bytes[group] > self.work.right_bytes[group]
                 may_cut = self._settings.cut and bool(cuttable)
-                bounds = _Bounds(most, enough)
-                owners = self._handed_over(group, supplier, bounds, may_cut=may_cut, by_bytes=True)
+                limits = Limits(most, enough)
+                owners = self.replace_owner(group, supplier, limits, may_cut=may_cut, by_bytes=True)
                 if owners is not None:
-                    self._own(group, owners)
+                    self.give(group, owners)
                     yielded += 1
         return yielded
-
-    def _own(self, group: int, owners: tuple[int, ...]) -> None:
-        """Give a group to other cores."""
-        for some, sign in ((self.owners[group], -1), (owners, 1)):
-            part, held = sign * self._work.of_part(group, len(some)), sign * self._work.bytes_of_part(group, len(some))
-            for core in some:
-                self._loads[core] += part * self._work.speed[core]
-                self._bytes[core] += held
-        for core in self.owners[group]:
-            self._owned[core].discard(group)
-        for core in owners:
-            self._owned[core].add(group)
-        self.owners[group] = owners
 
     def _decide(self, kind: Kind, reason: str) -> None:
         self.decisions.append(Decision(kind, reason))

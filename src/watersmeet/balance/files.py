@@ -1,20 +1,20 @@
-"""Generations as immutable files in one folder per query, and which of them a micro-batch uses.
+"""Generations as immutable files in one folder per query, and the one that a micro-batch uses.
 
-Each is a file in a folder of its own, which is written under another name and then renamed. A folder is renamed at
-once, and never onto one that is not empty: so a generation is there as a whole or not at all, and the first one that
-was written stays. What is renamed is on the disk by then, and the new name before it is relied on, so that neither gets
-lost with the machine's power. Nothing else is asked of the file system, neither hard links nor locks.
+Each generation is a file in a folder of its own, which is written under another name and then renamed. Renaming a
+folder is atomic, and never replaces one that is not empty. So a generation is there as a whole or not at all, and the
+first one that was written stays. The file is on the disk before it is renamed, and the new name is on the disk before
+anybody relies on it, so neither is lost in a power failure. Neither hard links nor locks are used.
 
-Which generation a micro-batch uses is decided once, by the first task that asks, and *sealed* in a file too: whoever
-asks again, be it another task of the micro-batch, a task that is run again, or the micro-batch replayed after a
-restart, gets the same answer, even when another generation has been written meanwhile. Without that, cores could do one
-micro-batch by different tables, and each of them would find nothing wrong.
+The first task of a micro-batch that asks for a generation decides which one the micro-batch uses. The decision is
+*sealed* in a file. Every later caller gets the same answer, although another generation may have been written since:
+other tasks of the micro-batch, a task that is run again, the micro-batch that is replayed after a restart. Without
+seals, cores could do one micro-batch by different tables without noticing it.
 
-The folder must be one that all machines share, and outlive the query as its checkpoint does. A seal is of no use any
-more once its micro-batch is committed; the last ``SEALS_KEPT`` stay, with the generations that they need, older ones
-go. So do drafts of writers that died; should the clock have jumped and a draft be removed too early, its writer begins
-again. Whatever else bears a generation's or a seal's name is refused: somebody has put it there, and rows may be stored
-by what it replaced.
+All machines must share the folder, and it must live as long as the query's checkpoint. A seal is not needed any more
+once its micro-batch is committed. The last ``SEALS_KEPT`` seals stay, with the generations that they need; older ones
+are removed. Drafts of writers that died are removed as well. If the clock jumps and a draft is removed too early, its
+writer begins again. Any other file with the name of a generation or a seal is refused: rows may be stored by the file
+that it replaced.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ GENERATION: Final = "generation-"
 SEAL: Final = "micro-batch-"
 CONTENT: Final = "content"
 TAKEN: Final = (errno.EEXIST, errno.ENOTEMPTY)
-"""Why a folder cannot be renamed to one that is not empty, by the file system."""
+"""Errors with which file systems refuse to replace a folder that is not empty."""
 ALLOWED: Final = "a folder of routing tables that all machines share and that is kept with the checkpoint"
 SEALS_KEPT: Final = 100
-"""As many micro-batches as Spark's checkpoint can go back by default."""
+"""The number of micro-batches that Spark's checkpoint can go back by default."""
 DRAFT: Final = ".draft-"
 ABANDONED_SECONDS: Final = 3600.0
 MOST_DRAFTS: Final = 5
@@ -60,11 +60,11 @@ class GenerationFiles:
         return self._folder.is_dir()
 
     def live(self) -> tuple[Generation, ...]:
-        """Return the newest generation there is, in effect or not, behind those whose rows it still looks for."""
+        """Return the newest generation, in effect or not, and before it those whose rows it still looks for."""
         return self._from_oldest(max(self._numbers(GENERATION), default=0))
 
     def write(self, generation: Generation) -> None:
-        """Add a generation; one that is there already stays as it is."""
+        """Add a generation; if there is one with its number, that stays."""
         self._write_once(f"{GENERATION}{generation.number}", generation.to_json())
 
     def reasons(self, number: int) -> tuple[str, ...]:
@@ -72,11 +72,11 @@ class GenerationFiles:
         return self._generation(number).reasons
 
     def table(self, micro_batch: int) -> RoutingTable:
-        """Return the routing table of a micro-batch: the same whenever and wherever it is asked for."""
+        """Return the routing table of a micro-batch: every caller gets the same one, at any time."""
         return RoutingTable(self._from_oldest(self._sealed(micro_batch)))
 
     def _sealed(self, micro_batch: int) -> int:
-        """Return the number of the generation that a micro-batch uses, and see to it that it stays so."""
+        """Return the number of the generation that a micro-batch uses, and seal it."""
         seal = self._folder / f"{SEAL}{micro_batch}"
         if not seal.exists():
             newest_first = reversed(self._numbers(GENERATION))
@@ -107,7 +107,7 @@ class GenerationFiles:
         return generation
 
     def _numbers(self, prefix: str) -> list[int]:
-        """Return the numbers behind a prefix that names in the folder have."""
+        """Return the numbers of the names in the folder that have a prefix."""
         names = [path.name for path in self._folder.glob(f"{prefix}*")]
         numbers = [name.removeprefix(prefix) for name in names]
         for name, number in zip(names, numbers, strict=True):
@@ -116,7 +116,7 @@ class GenerationFiles:
         return sorted(map(int, numbers))
 
     def _tidy(self, kept_from: int) -> None:
-        """Remove what no micro-batch from ``kept_from`` on can need, and drafts that their writers left behind."""
+        """Remove what no micro-batch from ``kept_from`` on needs, and drafts of writers that died."""
         for draft in self._folder.glob(f"{DRAFT}*"):
             with suppress(OSError):
                 if draft.stat().st_mtime < time.time() - ABANDONED_SECONDS:
@@ -130,7 +130,7 @@ class GenerationFiles:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def _write_once(self, name: str, content: str) -> None:
-        """Write a file, unless it is there: then another task was faster, and says the same or is right."""
+        """Write a file, unless it exists: another task was faster then, and its content holds."""
         for attempt in range(MOST_DRAFTS):
             draft = self._folder / f"{DRAFT}{uuid.uuid4().hex}"
             draft.mkdir(parents=True)
@@ -153,7 +153,7 @@ class GenerationFiles:
 
 
 def _sync(folder: Path) -> None:
-    """See to it that the names in a folder are on the disk, where the file system can do so for a folder."""
+    """Write the names in a folder to the disk, if the file system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

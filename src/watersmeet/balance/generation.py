@@ -1,14 +1,14 @@
-"""A generation of the routing table: which cores own which group of keys, from one micro-batch on.
+"""A generation of the routing table: the cores that own each group of keys, from one micro-batch on.
 
-Keys (or the buckets of a band) are hashed to *groups*, many more than there are cores (the indirection of
-"Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster", section IV-C), and a generation says which core owns
-each group. A group with too much work for one core is *cut* and has several. Generations are immutable, numbered from
-0, and take effect at a micro-batch that is decided beforehand. Generation 0 follows from the numbers of cores and
-groups alone.
+Keys (or the buckets of a band) are hashed to *groups*. There are many more groups than cores (the indirection of
+"Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster", section IV-C), and a generation assigns each group to
+a core, its owner. A group with too much work for one core is *cut* and has several owners. Generations are immutable,
+numbered from 0, and take effect at a micro-batch that is decided in advance. Generation 0 follows from the numbers of
+cores and groups alone.
 
-A generation also says which one before it is the oldest that may still have rows in a window. New rows look for
-partners wherever the generations from that one on have stored rows (see :mod:`watersmeet.balance.placement`), so load
-moves to another core although no stored row ever does.
+A generation also names the oldest generation that may still have rows in a window. New rows probe wherever the
+generations since that one have stored rows (see :mod:`watersmeet.balance.placement`). So load moves to another core,
+although stored rows never move.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ FORMAT: Final = 2
 GROUPS_PER_CORE: Final = 64
 FEWEST_GROUPS: Final = 256
 BUCKET_WIDTHS: Final = 4
-"""Buckets in widths of the band, at first: wide ones send fewer right rows to two cores (here one in four), narrow ones
-spread skewed values better."""
+"""First width of a bucket, in widths of the band. With wide buckets fewer right rows go to two cores (here one in
+four); narrow ones spread skewed values better."""
 MOST_LIVE: Final = 32
-"""Generations that new rows may have to look into; a row's own set of them travels as the bits of one number."""
+"""Most generations that new rows may have to probe; a row's set of them travels as the bits of one number."""
 
 
 @dataclass(frozen=True)
@@ -47,42 +47,42 @@ class Generation:
     oldest: int
     """The oldest generation that may still have rows in a window, from ``first`` on."""
     owners: tuple[tuple[int, ...], ...]
-    """The cores of each group; several where a group is cut."""
+    """The owners of each group: several if the group is cut."""
     active: tuple[int, ...]
-    """The cores that get groups at all (the degree of declustering is their number)."""
+    """The cores that may own groups; their number is the degree of declustering."""
     width: int = BUCKET_WIDTHS
     """Width of a bucket, in widths of the band."""
     reasons: tuple[str, ...] = ()
-    """Why it was made, in words."""
+    """The reasons for it, in words."""
 
     @property
     def groups(self) -> int:
-        """Number of groups; the same in all generations of a join."""
+        """The number of groups, which is the same in all generations of a join."""
         return len(self.owners)
 
     @cached_property
     def parts(self) -> Int64s:
-        """Into how many parts each group is cut."""
+        """The number of parts of each group."""
         return np.fromiter(map(len, self.owners), np.int64, len(self.owners))
 
     @cached_property
     def offsets(self) -> Int64s:
-        """Where the cores of each group begin in :attr:`cores`."""
+        """The position in :attr:`cores` at which the owners of each group begin."""
         return np.concatenate([[0], np.cumsum(self.parts)[:-1]]).astype(np.int64)
 
     @cached_property
     def cores(self) -> Int64s:
-        """The cores of all groups, one group after the other."""
+        """The owners of all groups, one group after the other."""
         return np.fromiter((core for some in self.owners for core in some), np.int64)
 
     @cached_property
     def first_owner(self) -> npt.NDArray[np.uint16]:
-        """The first core of each group, in a small type: it is looked up for every row."""
+        """The first owner of each group, in a small type, because it is looked up for every row."""
         return self.cores[self.offsets].astype(np.uint16)
 
     @cached_property
     def is_cut(self) -> bool:
-        """Whether any group has more than one core."""
+        """Whether any group has more than one owner."""
         return bool(self.parts.max(initial=1) > 1)
 
     def owned_by(self, core: int) -> npt.NDArray[np.bool_]:
@@ -92,7 +92,7 @@ class Generation:
         return own
 
     def group_of(self, bucket: Int64s) -> Int64s:
-        """Return the group of each bucket (with hash routing: of each key)."""
+        """Return the group of each bucket, or with hash routing of each key."""
         mixed = mix_hashes(np.zeros(len(bucket), np.int64), bucket)
         return np.asarray(mixed.view(np.uint64) % np.uint64(self.groups), np.int64)
 
@@ -102,7 +102,7 @@ class Generation:
 
     @classmethod
     def from_json(cls, text: str) -> Generation:
-        """Return the generation that :meth:`to_json` gave the text of."""
+        """Return the generation whose text :meth:`to_json` returned."""
         try:
             content: dict[str, Any] = json.loads(text)
             owners = tuple(tuple(map(int, some)) for some in content.pop("owners"))
@@ -125,7 +125,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """The generations that may have rows in a window, oldest first; new rows are stored by the last."""
+    """The generations that may have rows in a window, oldest first. New rows are stored by the last one."""
 
     generations: tuple[Generation, ...]
 
@@ -142,17 +142,17 @@ class RoutingTable:
 
     @cached_property
     def cores(self) -> Int64s:
-        """The cores that may have rows or get some: all others are left in peace."""
+        """The cores that have rows or may get some. All other cores get no envelopes."""
         return np.unique(np.concatenate([generation.cores for generation in self.generations]))
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest generation that is still looked into."""
+        """The number of the oldest generation whose rows are still probed."""
         return self.newest.oldest
 
 
 def groups_for(cores: int) -> int:
-    """Return how many groups a join on so many cores has."""
+    """Return the number of groups of a join on ``cores`` cores."""
     return max(FEWEST_GROUPS, GROUPS_PER_CORE * cores)
 
 

@@ -1,20 +1,20 @@
-"""What the cores did during a reorganisation epoch, and what each group costs.
+"""What cores did during a reorganisation epoch, and what each group costs.
 
-A core reports how many rows and pairs it had, how long it was busy, and the groups with the most work (``HEAVIEST`` of
-them; the rest in one sum, which is taken to be spread evenly over the core's other groups). From that:
+A core reports the number of its rows and pairs, how long it was busy, and the ``HEAVIEST`` groups, those with the most
+work. It reports the sum of its other groups, which is taken to be spread evenly over them. From that follow:
 
-- *unit costs*: seconds per row and per pair, fitted to all cores, so they are those of this join on these machines;
-- *speed* of a core: how much longer than these it takes, because its machine is slower, or shared with others;
-- *work* of a group: what its rows and pairs cost. Cut in ``k`` parts, a part has ``1/k`` of the left rows and of the
-  pairs, but all right rows (see :mod:`watersmeet.balance.placement`).
+- *unit costs*: seconds per row and per pair. They are fitted to all cores, so they are those of this join on these
+  machines.
+- *speed* of a core: the factor by which it takes longer, because its machine is slower or shared with others.
+- *work* of a group: what its rows and pairs cost. If it is cut into ``k`` parts, a part has ``1/k`` of the left rows
+  and of the pairs, but all right rows (see :mod:`watersmeet.balance.placement`).
+- *bytes* of a group: what a core's state will hold for it. A core reports the bytes that it has stored by the newest
+  generation, and they are divided among its groups by their rows. Rows of older generations lie with the groups'
+  earlier owners. So the sum is scaled to all bytes in the window, which is what the cores hold one window later.
 
-A group's rows are counted where they are stored, by its owners, so a row that also probes elsewhere counts once. A
-right row is a *copy* where it is stored for a neighbouring bucket's sake alone: ``replication`` is the number of right
-rows stored for each that came.
-
-- *bytes* of a group: what a core's state will hold for it. A core says how much it has stored by the newest generation;
-  its groups share that by their rows. While rows of older generations are in the window too, which lie where groups
-  were before, it is scaled up to all there is: a window later it is what each core holds.
+A group's rows are counted by its owners, which store them, so a row that also probes elsewhere counts once. A right row
+is a *copy* on a core that stores it only because its band touches a neighbouring bucket. ``replication`` is the average
+number of times that a right row is stored.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ Floats = npt.NDArray[np.float64]
 
 HEAVIEST: Final = 32
 FADING: Final = 0.7
-"""What a micro-batch counts against the next one: when load has just changed, the last ones show what is to come."""
+"""The weight of a micro-batch relative to the next one: if load has just changed, the last ones count most."""
 SLOWEST: Final = 8.0
-"""Speeds beyond this factor are taken for noise."""
+"""Speeds beyond this factor are noise."""
 MANY_CORES: Final = 8
 PAIR_OF_ROW: Final = 0.2
 UNLIKE: Final = 0.3
-"""A core whose speed is off by more than this is slow or fast, and left out when costs are fitted; less is noise."""
+"""A core whose speed differs by more than this is slow or fast, and costs are fitted without it. Less is noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLoad:
-    """What a core had to do for one group: rows that it stored, and pairs."""
+    """What a core did for one group: the rows that it stored, and the pairs that it found."""
 
     group: int
     left: float
@@ -69,30 +69,30 @@ class GroupLoad:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """What a core had to do, by group."""
+    """What a core did, by group."""
 
     heaviest: tuple[GroupLoad, ...]
     rest: GroupLoad
-    """All its other groups together; ``group`` says how many of them had rows."""
+    """The sum of all other groups; ``group`` is the number of those that had rows."""
     copies: float = 0.0
-    """Right rows that it stored for a neighbouring bucket's sake alone."""
+    """Right rows that it stored only because their bands touch a neighbouring bucket."""
 
     @classmethod
     def parse(cls, text: str) -> GroupReport:
-        """Return what :meth:`GroupCounter.report` told."""
+        """Return the report that :meth:`GroupCounter.report` wrote."""
         *heaviest, rest, copies = json.loads(text)
         return cls(tuple(GroupLoad(*line) for line in heaviest), GroupLoad(*rest), copies)
 
 
 class GroupCounter:
-    """Counts, on one core, the rows and pairs of every group, and reports the heaviest."""
+    """Counts the rows and pairs of every group on one core, and reports the heaviest groups."""
 
     def __init__(self) -> None:
         self._counts = np.zeros((3, 0), np.int64)
         self._copies = 0
 
     def add(self, what: Literal["left", "right", "pairs"], group: npt.NDArray[np.int32]) -> None:
-        """Count one row stored, or one pair found, for every group given; ``~group`` is a group's copy of a row."""
+        """Count a stored row, or a pair, for every group in ``group``; ``~group`` is a copy of a row."""
         is_copy = group < 0
         if what == "right":
             self._copies += int(np.count_nonzero(is_copy))
@@ -103,7 +103,7 @@ class GroupCounter:
         self._counts[("left", "right", "pairs").index(what), : len(more)] += more
 
     def report(self) -> str:
-        """Return the heaviest groups, then the rest: how many groups, left rows, right rows, pairs; then the copies."""
+        """Return the heaviest groups, then the number and the sum of all others, then the copies."""
         order = np.argsort(-self._counts.sum(0), kind="stable")
         order = order[: np.count_nonzero(self._counts.any(0))]
         heaviest, rest = order[:HEAVIEST], order[HEAVIEST:]
@@ -114,7 +114,7 @@ class GroupCounter:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes of a core's state: all of them, and of each side those that it has stored by the newest generation."""
+    """Bytes of a core's state: all of them, and for each side those stored by the newest generation."""
 
     whole: float = 0.0
     left: float = 0.0
@@ -123,11 +123,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class CoreLoad:
-    """What one core did during an epoch, and what it holds at its end."""
+    """What one core did during an epoch, and the bytes that it holds at the end."""
 
     core: int
     rows: float
-    """Rows that reached it, be it only to probe."""
+    """Rows that reached it, also those that only probe."""
     pairs: float
     busy: float
     """Seconds."""
@@ -140,16 +140,16 @@ class Observation:
     """What all cores did during an epoch."""
 
     micro_batch: int
-    """The last of the epoch."""
+    """The last micro-batch of the epoch."""
     seconds: float
-    """How long cores could have worked in the epoch."""
+    """How long a core could have worked in the epoch."""
     oldest: int
     """The oldest generation that any core has stored rows of."""
     cores: tuple[CoreLoad, ...]
 
     @property
     def replication(self) -> float:
-        """How many right rows were stored for each that came; a cut group's rows count as one."""
+        """The average number of times that a right row is stored; the parts of a cut group count as one."""
         reports = [core.groups for core in self.cores]
         stored = sum(group.right for report in reports for group in (*report.heaviest, report.rest))
         copies = sum(report.copies for report in reports)
@@ -157,7 +157,7 @@ class Observation:
 
 
 class LoadMeter:
-    """Puts the loads of micro-batches together; the last ones count most."""
+    """Adds up the loads of micro-batches; the last ones count most."""
 
     def __init__(self) -> None:
         self._micro_batch = -1
@@ -165,18 +165,18 @@ class LoadMeter:
         self._cores: dict[int, CoreLoad] = {}
 
     def add(self, micro_batch: int, seconds: float, loads: list[CoreLoad]) -> None:
-        """Add what cores did in a micro-batch."""
+        """Add the loads of a micro-batch; cores could have worked for ``seconds``."""
         self._micro_batch = micro_batch
         self._seconds = FADING * self._seconds + seconds
         self._cores = {load.core: _faded(self._cores.get(load.core), load) for load in loads}
 
     def observation(self, oldest: int) -> Observation:
-        """Return all that was added; ``oldest`` is the oldest generation that any core has rows of."""
+        """Return the sum; ``oldest`` is the oldest generation that any core has rows of."""
         return Observation(self._micro_batch, self._seconds, oldest, tuple(self._cores.values()))
 
 
 def _faded(before: CoreLoad | None, load: CoreLoad) -> CoreLoad:
-    """Return a core's load, with what is left of its load before; of the groups, only those that are heavy now."""
+    """Return a core's load plus the faded load before it, by group for the groups that are heavy now."""
     if before is None:
         return load
     old = {group.group: group for group in before.groups.heaviest}
@@ -206,7 +206,7 @@ def _sum(before: GroupLoad | None, now: GroupLoad, *others: GroupLoad) -> GroupL
 
 @dataclass(frozen=True, slots=True)
 class UnitCosts:
-    """Seconds per row and per pair, and those that a core needs whatever it gets."""
+    """Seconds per row and per pair, and the fixed seconds of a core."""
 
     row: float
     pair: float
@@ -215,7 +215,7 @@ class UnitCosts:
 
 @dataclass(frozen=True)
 class Work:
-    """What groups cost and how fast cores are."""
+    """The rows, pairs and bytes of each group, what they cost, and how fast cores are."""
 
     left: Floats
     right: Floats
@@ -224,36 +224,36 @@ class Work:
     right_bytes: Floats
     costs: UnitCosts
     speed: Floats
-    """Per core: seconds it needs for what takes others one."""
+    """For each core the seconds that it needs for what takes other cores one second."""
 
     def of_parts(self, parts: npt.NDArray[np.int64]) -> Floats:
-        """Return for every group the work (seconds) of one of its parts, were it cut into ``parts``."""
+        """Return the work in seconds of one part of every group, if the groups are cut into ``parts``."""
         rows = self.left / parts + self.right
         return np.asarray(self.costs.row * rows + self.costs.pair * self.pairs / parts, float)
 
     def of_part(self, group: int, parts: int) -> float:
-        """Return the work of one of ``parts`` parts of a group."""
+        """Return the work of one part of a group that is cut into ``parts``."""
         rows = self.left[group] / parts + self.right[group]
         return float(self.costs.row * rows + self.costs.pair * self.pairs[group] / parts)
 
     def bytes_of_part(self, group: int, parts: int) -> float:
-        """Return what one of ``parts`` parts of a group will hold."""
+        """Return the bytes of one part of a group that is cut into ``parts``."""
         return float(self.left_bytes[group] / parts + self.right_bytes[group])
 
     def bytes_of_cores(self, generation: Generation) -> Floats:
-        """Return what each core will hold once all rows lie where a generation puts them."""
+        """Return the bytes that each core will hold once all rows are stored by ``generation``."""
         held = np.repeat(self.left_bytes / generation.parts + self.right_bytes, generation.parts)
         return np.asarray(np.bincount(generation.cores, held, len(self.speed)), float)
 
     def most_parts(self) -> Floats:
-        """Return into how many parts cutting each group is of use: until what all parts have to do is most of it."""
+        """Return the number of parts up to which cutting each group helps: until all parts do mostly the same work."""
         shared = self.costs.row * self.left + self.costs.pair * self.pairs
         repeated = self.costs.row * self.right
         ratio = np.divide(shared, repeated, out=np.full(len(shared), np.inf), where=repeated > 0)
         return np.asarray(1 + np.floor(ratio), float)
 
     def of_cores(self, generation: Generation) -> Floats:
-        """Return how long (seconds) each core would be busy with the groups that a generation gives it."""
+        """Return how long in seconds each core is busy with the groups that ``generation`` gives it."""
         work = np.repeat(self.of_parts(generation.parts), generation.parts)
         own = np.bincount(generation.cores, work, len(self.speed))
         return np.asarray((self.costs.fixed + own) * self.speed, float)
@@ -262,7 +262,7 @@ class Work:
 def fit_costs(cores: tuple[CoreLoad, ...]) -> UnitCosts:
     """Return the costs that explain the cores' times best (least squares, none negative).
 
-    Few cores cannot tell what rows cost from what pairs cost: then a pair is taken to cost ``PAIR_OF_ROW`` of a row.
+    With few cores the costs of rows and pairs cannot be told apart; then a pair costs ``PAIR_OF_ROW`` of a row.
     """
     rows, pairs, busy = (np.array([getattr(core, name) for core in cores], float) for name in ("rows", "pairs", "busy"))
     if rows.sum() == 0:
@@ -280,7 +280,7 @@ def fit_costs(cores: tuple[CoreLoad, ...]) -> UnitCosts:
 
 
 def measure_work(observation: Observation, generation: Generation, cores: int) -> Work:
-    """Return what each group costs, by what ``cores`` cores reported while ``generation`` was the newest."""
+    """Return what each group costs, from the reports of ``cores`` cores while ``generation`` was the newest."""
     load = np.zeros((5, generation.groups))
     for core in observation.cores:
         owned = np.flatnonzero(generation.owned_by(core.core))
@@ -298,20 +298,20 @@ def measure_work(observation: Observation, generation: Generation, cores: int) -
     costs = fit_costs(observation.cores)
     speed = _speed(observation.cores, costs, cores)
     alike = tuple(core for core in observation.cores if abs(speed[core.core] / np.median(speed) - 1) <= UNLIKE)
-    if alike:  # of two cores, each may be unlike the mean of both
-        costs = fit_costs(alike)  # without those that are slow for reasons of their own
+    if alike:  # of two cores, both may be unlike their mean
+        costs = fit_costs(alike)  # without cores that are slow for other reasons
     left, right, pairs, left_bytes, right_bytes = load
     return Work(left, right, pairs, left_bytes, right_bytes, costs, _speed(observation.cores, costs, cores))
 
 
 def _shares(rows: Floats) -> Floats:
-    """Return each group's part of what a core holds: by its rows, or the same for all while none come."""
+    """Return each group's fraction of a core's bytes: by its rows, or equal fractions if there are no rows."""
     total = rows.sum()
     return rows / total if total > 0 else np.full(len(rows), 1 / max(1, len(rows)))
 
 
 def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:
-    """Return how many times longer than ``costs`` each core takes."""
+    """Return the factor by which each core takes longer than ``costs`` predict."""
     speed = np.ones(cores)
     for load in loads:
         expected = costs.fixed + costs.row * load.rows + costs.pair * load.pairs

@@ -1,27 +1,32 @@
-"""Where rows are stored and where they look for partners, while the routing table changes.
+"""Which cores store a row, and which cores it probes, while the routing table changes.
 
-Under one generation a left row has *one place*: a core that owns the group of its bucket; if the group is cut, one of
-its cores, in turn. A right row is wanted at *all cores* of all groups that its band touches, the places of all left
-rows it can meet. (With hash routing the band is one key.) Then, with the newest generation *n* and any live *g*:
+Under one generation a left row has *one home*: the core that owns the group of its bucket or, if the group is cut, one
+of its owners in turn. A right row has *several homes*: all owners of all groups that its band touches, which are the
+homes of all left rows that it can meet. (With hash routing the band is one key.) Let *n* be the newest generation and
+*g* any live one:
 
-- a left row is stored at its place under *n*, a right row at all its cores under *n*, once at each;
-- a right row probes all left rows at all its cores under any live *g*, once at each;
-- a left row probes the right rows that were stored under *g* at its place under *g*, for every live *g*.
+- a left row is stored at its home under *n*, a right row at all its homes under *n*, once at each;
+- a right row probes all left rows at all its homes under every live *g*, once at each core;
+- a left row probes, for every live *g*, the right rows that were stored under *g* at its home under *g*.
 
 **Every pair meets once.** Let *l* and *r* match, so *r*'s band touches *l*'s bucket.
-*l* came first, under *g*: it lies at one core, its place under *g*, which is one of *r*'s cores under *g*; *r* probes
-there once. *r* came first, under *g*: at *l*'s place under *g* lies one copy of *r*, and nowhere else does *l* probe
-rows of *g*. (That is why runs of right rows are never mixed across generations: at a core where *l* looks for rows of
-another generation there may lie a copy of *r* that is meant for another bucket.) Both came in one micro-batch: left
-rows probe before right rows are stored, and right rows probe after left rows are, so *l* does not find *r*, and *r*
-finds *l* as if it had come before, under *n*. The proof takes one generation at a time, so generations may differ in
-everything but the number of groups, in the width of buckets too.
 
-**Cost.** No stored row moves. A row whose group has one core, the same in all live generations, goes to that core
-alone. Cutting a group in *k* parts sends its left rows to one core each and its right rows to *k*: fewer copies than
-SplitJoin's rule, where both sides probe on all *k*; in return the right rows are also stored *k* times. (SplitJoin's
-rule would store them once, but with buckets a row found at two of a cut group's cores, at one for its own bucket and at
-the other for a neighbour's, would be found twice.)
+- *l* came first, under *g*. It lies at one core, its home under *g*, which is one of *r*'s homes under *g*. There *r*
+  probes once.
+- *r* came first, under *g*. One copy of *r* lies at *l*'s home under *g*, and *l* probes rows of *g* at no other core.
+  (That is why runs of right rows are never merged across generations: at a core where *l* probes rows of another
+  generation there may be a copy of *r* for another bucket.)
+- Both came in one micro-batch. Left rows probe before right rows are stored, and right rows probe after left rows are
+  stored. So *l* does not find *r*, and *r* finds *l* as if it had come first, under *n*.
+
+The proof looks at one generation at a time. So generations may differ in everything but the number of groups, also in
+the width of buckets.
+
+**Cost.** No stored row moves. A row whose group has one owner, the same in all live generations, goes to that core
+alone. If a group is cut into *k* parts, its left rows go to one core each and its right rows to *k*. SplitJoin's rule
+sends both to *k* cores, but stores right rows once instead of *k* times. It cannot be used with buckets: a right row
+that comes to two owners of a cut group, to one for its own bucket and to the other for a neighbouring bucket, would be
+found twice.
 """
 
 from __future__ import annotations
@@ -42,14 +47,14 @@ Bools = npt.NDArray[np.bool_]
 Cores = npt.NDArray[np.uint16]
 Int64s = npt.NDArray[np.int64]
 Buckets = Callable[[int], tuple[Int64s, Int64s]]
-"""Gives for a width of buckets the first and the last bucket of every row; of a left row they are the same."""
+"""Returns for a width of buckets the first and the last bucket of every row; they are the same for left rows."""
 Turns = Callable[[], Int64s]
-"""Gives a number for every row, the same if its task is run again: by it rows are shared out evenly."""
+"""Returns a number for every row, by which rows are spread evenly; it is the same if the task is run again."""
 
 MOST_CORES: Final = 1 << 16
-"""Core numbers have 16 bits, which are sorted in linear time."""
+"""Core numbers have 16 bits, so that they are sorted in linear time."""
 FEW_CORES: Final = 8
-"""Up to so many, looking for each of them is faster than sorting."""
+"""Up to this number of cores, comparing rows with each core is faster than sorting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,42 +64,42 @@ class Route:
     core: int
     rows: Int64s
     stored: Bools | None = None
-    """Which of them it keeps (None: all)."""
+    """Which of them it stores (None: all)."""
     probed: Int64s | None = None
-    """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
+    """The generations whose right rows each left row probes here: bit *i* is the *i*-th live one (None: all)."""
     group: npt.NDArray[np.int32] | None = None
-    """The group that each row counts for, where groups are counted; ``~group`` where it is a copy for that group's sake
-    (see :mod:`watersmeet.balance.loads`)."""
+    """If groups are counted, the group that each row counts for, or ``~group`` for a copy of a row (see
+    :mod:`watersmeet.balance.loads`)."""
 
 
 def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Route]:
-    """Return where left rows go; ``turns`` say to which part of a cut group."""
-    places = [_places(generation, buckets(generation.width)[0], turns) for generation in table.generations]
-    home = places[-1]
-    moved = np.zeros(len(home), bool)
-    for place in places[:-1]:
-        moved |= place != home
+    """Return the cores that left rows go to; ``turns`` choose among the owners of a cut group."""
+    homes = [_homes(generation, buckets(generation.width)[0], turns) for generation in table.generations]
+    newest = homes[-1]
+    moved = np.zeros(len(newest), bool)
+    for home in homes[:-1]:
+        moved |= home != newest
     if not moved.any():
-        return [Route(core, rows) for core, rows in _by_core(home)]
-    everywhere = (1 << len(places)) - 1
+        return [Route(core, rows) for core, rows in _by_core(newest)]
+    everywhere = (1 << len(homes)) - 1
     stay, move = np.flatnonzero(~moved), np.flatnonzero(moved)
-    row = np.concatenate([stay, *[move] * len(places)])
-    core = np.concatenate([home[stay], *(place[move] for place in places)])
-    bits = np.repeat([everywhere, *(1 << at for at in range(len(places)))], [len(stay), *[len(move)] * len(places)])
-    # A moved row may have the same core under several generations: its bits there are put together.
+    row = np.concatenate([stay, *[move] * len(homes)])
+    core = np.concatenate([newest[stay], *(home[move] for home in homes)])
+    bits = np.repeat([everywhere, *(1 << at for at in range(len(homes)))], [len(stay), *[len(move)] * len(homes)])
+    # A moved row may have the same home under several generations: its bits there are combined.
     order = np.lexsort((row, core))
     row, core, bits = row[order], core[order], bits[order]
     begins = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (core[1:] != core[:-1])]))
     row, core, bits = row[begins], core[begins], np.bitwise_or.reduceat(bits, begins)
-    stored = (bits >> (len(places) - 1)).astype(bool)
+    stored = (bits >> (len(homes) - 1)).astype(bool)
     return [Route(number, row[some], stored[some], bits[some]) for number, some in _by_core(core)]
 
 
 def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
-    """Return where right rows go."""
+    """Return the cores that right rows go to."""
     newest = table.newest
     home = newest.first_owner[newest.group_of(buckets(newest.width)[0])]
-    single = np.ones(len(home), bool)  # rows that go to one core, the same under all live generations
+    single = np.ones(len(home), bool)  # rows with one home, the same under all live generations
     for generation in table.generations:
         low, high = buckets(generation.width)
         if high is not low:
@@ -118,19 +123,19 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
 
 
-def _places(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
-    """Return the one core of each left row under a generation."""
+def _homes(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
+    """Return the home of each left row under a generation."""
     group = generation.group_of(bucket)
     if not generation.is_cut:
         return generation.first_owner[group]
-    # Mixed, as a stream may repeat itself with the same period as the parts.
+    # Hashed, because a stream may repeat itself with a period equal to the number of parts.
     turn = mix_hashes(np.zeros(len(group), np.int64), turns())
     at = generation.offsets[group] + (turn & np.iinfo(np.int64).max) % generation.parts[group]
     return generation.cores[at].astype(np.uint16)
 
 
 def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s) -> Int64s:
-    """Return a number for every row and core that wants it under a generation, each once."""
+    """Return a number for every row and each of its homes under a generation."""
     low, high = buckets[0][rows], buckets[1][rows]
     last = int((high - low).max(initial=0))
     if generation.is_cut:
@@ -138,7 +143,7 @@ def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s
     found: list[Int64s] = []
     cores: list[Cores] = []
     for step in range(last + 1):
-        # Rows whose band does not reach so far have their last bucket once more, whose core they have already.
+        # A row whose band does not reach this bucket gets its last bucket again, and that core is dropped below.
         core = generation.first_owner[generation.group_of(np.minimum(low + step, high))]
         fresh = np.ones(len(rows), bool)
         for earlier in cores:
@@ -149,7 +154,7 @@ def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s
 
 
 def _cut_copies(generation: Generation, low: Int64s, high: Int64s, rows: Int64s, step: int) -> Int64s:
-    """Return the same for one bucket of each row, whose group may be cut."""
+    """Return what :func:`_copies` does for one bucket of each row, whose group may be cut."""
     reached = np.flatnonzero(high - low >= step)
     group = generation.group_of(low[reached] + step)
     count = generation.parts[group]
@@ -159,7 +164,7 @@ def _cut_copies(generation: Generation, low: Int64s, high: Int64s, rows: Int64s,
 
 
 def _by_core(core: Cores) -> Iterator[tuple[int, Int64s]]:
-    """Yield each core that occurs, and where it does."""
+    """Yield each core that occurs, and the positions at which it does."""
     sizes = np.bincount(core)
     numbers = np.flatnonzero(sizes).tolist()
     if len(numbers) <= FEW_CORES:
