@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.columns.hidden import add_hidden, ends_hidden, own_schema, split_hidden, with_hidden
 from watersmeet.engine.arrow_bytes import DAMAGE, read_rows, write_rows
 from watersmeet.engine.intake import Progress
 from watersmeet.engine.result import result_schema
@@ -65,6 +66,7 @@ __all__ = [
     "refuse_damaged",
     "refusing_damage",
     "restored_predicate",
+    "schema_of_rows",
     "write_sections",
     "write_snapshot",
 ]
@@ -79,8 +81,8 @@ TEXT_VERSION: Final = 2
 DIGEST_SIZE: Final = 16
 HEADER: Final = struct.Struct(f"<{len(MAGIC)}sH{DIGEST_SIZE}s")
 LENGTH: Final = struct.Struct("<Q")
-SEQUENCE: Final = "\0sequence"
-"""Column that carries a count window's row numbers; no user column can have this name after Spark or Arrow SQL."""
+SEQUENCE: Final = "sequence"
+"""Hidden column of a count window's row numbers."""
 ENTRIES: Final = ("on", "window", "structure", "options", "progress", "pairs", "finished")
 MOST_ROWS: Final = 1 << 62
 """Rows a stream can have had: arrival numbers of both streams together are still 64 bits wide."""
@@ -133,13 +135,12 @@ def read_snapshot(blob: bytes) -> Saved:
             raise refuse_damaged("its window is one of many streams")
         counted = isinstance(window, CountWindow)
         rows = {"left": read_rows(left), "right": read_rows(right)}
-        schemas = {side: _own_schema(schema, counted=counted) for side, (schema, _) in rows.items()}
+        hidden = [SEQUENCE] if counted else []
+        schemas = {side: schema_of_rows(schema, hidden) for side, (schema, _) in rows.items()}
         predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
         plan = plan_join(schemas["left"], schemas["right"], predicate, window, content["structure"])
         progress = progress_from_json(content["progress"], plan)
-        segments = {
-            side: [_segment(batch, counted=counted) for batch in batches] for side, (_, batches) in rows.items()
-        }
+        segments = {side: [_segment(batch, schemas[side]) for batch in batches] for side, (_, batches) in rows.items()}
         return Saved(
             plan,
             options_from_json(content["options"]),
@@ -352,31 +353,22 @@ def _checked(plan: JoinPlan, side: Side, segments: list[SavedSegment], progress:
 
 
 def _rows_to_ipc(schema: pa.Schema, segments: list[SavedSegment], *, counted: bool) -> bytes:
-    if not counted:
-        return write_rows(schema, (rows for rows, _ in segments))
-    wide = schema.append(pa.field(SEQUENCE, pa.int64()))
+    wide = with_hidden(schema, [SEQUENCE] if counted else [])
     return write_rows(
-        wide,
-        (pa.RecordBatch.from_arrays([*rows.columns, pa.array(sequence)], schema=wide) for rows, sequence in segments),
+        wide, (add_hidden(rows, {} if sequence is None else {SEQUENCE: sequence}) for rows, sequence in segments)
     )
 
 
-def _own_schema(schema: pa.Schema, *, counted: bool) -> pa.Schema:
-    """Return a stream's schema without the column that carries arrival numbers, which has to be there."""
-    if not counted:
-        return schema
-    if schema.names[-1:] != [SEQUENCE] or schema.field(len(schema) - 1).type != pa.int64():
+def schema_of_rows(saved: pa.Schema, hidden: Sequence[str]) -> pa.Schema:
+    """Return a stream's schema without the hidden columns of arrival numbers, which have to be there."""
+    if not ends_hidden(saved, hidden):
         raise refuse_damaged("its rows have no arrival numbers")
-    return schema.remove(len(schema) - 1)
+    return own_schema(saved, len(hidden))
 
 
-def _segment(batch: pa.RecordBatch, *, counted: bool) -> SavedSegment:
-    if not counted:
-        return batch, None
-    last = batch.column(batch.num_columns - 1)
-    if last.null_count:
-        raise refuse_damaged("a row has no arrival number")
-    return batch.select(list(range(batch.num_columns - 1))), np.asarray(last)
+def _segment(batch: pa.RecordBatch, schema: pa.Schema) -> SavedSegment:
+    rows, hidden = split_hidden(batch, schema)
+    return rows, hidden.get(SEQUENCE)
 
 
 def _owed(section: bytes, plan: JoinPlan) -> pa.Table:

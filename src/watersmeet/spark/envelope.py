@@ -28,6 +28,7 @@ from pyspark import TaskContext
 
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Route
+from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.garbage import set_aside
@@ -65,11 +66,8 @@ ENVELOPE: Final = (
 count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
 routed."""
 ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
-STORED: Final = "\0stored"
-PROBED: Final = "\0probed"
-GROUP: Final = "\0group"
-COUNT: Final = "\0count "
-"""Prefix of the columns that say how many rows of each stream came before a row of a count window."""
+COUNT: Final = "count "
+"""Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PIECE_BYTES: Final = 1 << 20
 """Blobs are cut to this size: the JVM would put larger ones aside, each in memory of its own that is cleared first."""
 ROWS_AT_ONCE: Final = 1 << 20
@@ -203,23 +201,18 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
-    rows = envelope.rows
-    for hidden, values in ((STORED, envelope.stored), (PROBED, envelope.probed), (GROUP, envelope.group)):
-        if values is not None:
-            rows = rows.append_column(hidden, pa.array(values))
-    for name, counts in (envelope.counts or {}).items():
-        rows = rows.append_column(COUNT + name, pa.array(counts))
-    return to_blobs(rows)
+    known = {"stored": envelope.stored, "probed": envelope.probed, "group": envelope.group}
+    hidden = {name: values for name, values in known.items() if values is not None}
+    return to_blobs(add_hidden(envelope.rows, hidden | labelled(COUNT, envelope.counts or {})))
 
 
 def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     """Return the content of an envelope without copying the rows."""
-    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    check_rows(table)
-    hidden = {name: table.column(name).to_numpy() for name in table.column_names[len(schema) :]}
-    rows = one_batch(table.select(list(range(len(schema)))).cast(schema))
-    counts = {name.removeprefix(COUNT): own for name, own in hidden.items() if name.startswith(COUNT)}
-    return Envelope(rows, hidden.get(STORED), counts or None, hidden.get(PROBED), hidden.get(GROUP))
+    whole = pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch()
+    check_rows(whole)
+    rows, hidden = split_hidden(whole, schema)
+    counts = unlabelled(COUNT, hidden) or None
+    return Envelope(rows, hidden.get("stored"), counts, hidden.get("probed"), hidden.get("group"))
 
 
 def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:

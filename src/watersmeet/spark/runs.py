@@ -27,6 +27,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.columns.hidden import (
+    Values,
+    add_hidden,
+    hidden_names,
+    is_hidden,
+    labelled,
+    split_hidden,
+    unlabelled,
+    with_hidden,
+)
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.spark.envelope import COUNT, to_blob
 from watersmeet.spark.narrow import narrow, widen
@@ -45,11 +55,10 @@ Piece = TypeVar("Piece")
 
 REMEMBERED_BYTES: Final = 2 << 30
 CHOICES: Final = b"watersmeet choices"
-HIDDEN: Final = "\0"
-"""What the names of columns begin with that are not a stream's."""
-KEY: Final = "\0key "
-ROW: Final = "\0row "
-GROUP: Final = "\0group "
+KEY: Final = "key "
+ROW: Final = "row "
+GROUP: Final = "group "
+"""Labels of the hidden columns of an index."""
 
 
 @dataclass(slots=True)
@@ -197,8 +206,7 @@ def _from_state(run: Run, blob: bytes, schema: pa.Schema) -> Content:
         if rows.num_rows != run.rows:
             raise _damaged(run, f"it has {rows.num_rows} rows and should have {run.rows}")
         rows = _fitted(rows, schema)
-        hidden = rows.schema.names[len(schema) :]
-        whole = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in hidden)])
+        whole = with_hidden(schema, hidden_names(rows.schema, len(schema)))
         return _content(widen(rows, whole), schema)
     except SnapshotError:
         raise
@@ -219,13 +227,12 @@ def _damaged(run: Run, why: str) -> SnapshotError:
 def _to_cache(content: Content) -> pa.Buffer:
     """Return a run for the cache: nothing is narrowed, sorted keys are hidden columns too, their order is metadata."""
     choices = {name: asdict(index.choice) for name, index in content.indexes.items()}
-    rows = _with_numbers(content).replace_schema_metadata({CHOICES: json.dumps(choices)})
+    hidden: dict[str, Values] = {}
     for name, index in content.indexes.items():
         entries = index.entries
-        for prefix, values in ((KEY, entries.key), (ROW, entries.row), (GROUP, entries.group)):
-            if values is not None:
-                rows = rows.append_column(prefix + name, pa.array(values))
-    return to_blob(rows)
+        hidden |= {KEY + name: entries.key, ROW + name: entries.row}
+        hidden |= {} if entries.group is None else {GROUP + name: entries.group}
+    return to_blob(add_hidden(_with_numbers(content), hidden).replace_schema_metadata({CHOICES: json.dumps(choices)}))
 
 
 def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content | None:
@@ -254,7 +261,7 @@ def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if names[: len(schema)] == schema.names:
         return rows
     places = {name: place for place, name in enumerate(names)}
-    hidden = [rows.schema.field(name) for name in names if name.startswith(HIDDEN)]
+    hidden = list(filter(is_hidden, rows.schema))
     fields = [rows.schema.field(places[field.name]) if field.name in places else field for field in schema]
     columns = [
         rows.column(places[field.name]) if field.name in places else pa.nulls(rows.num_rows, field.type)
@@ -264,22 +271,17 @@ def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _with_numbers(content: Content) -> pa.RecordBatch:
-    rows = content.rows
-    for name, numbers in content.numbers.items():
-        rows = rows.append_column(COUNT + name, pa.array(numbers))
-    return rows
+    return add_hidden(content.rows, labelled(COUNT, content.numbers))
 
 
 def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any] | None = None) -> Content:
     """Take a batch with hidden columns behind those of ``schema`` apart."""
-    hidden = {name: rows.column(name).to_numpy() for name in rows.schema.names[len(schema) :]}
-    own = pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema)
-    numbers = {name.removeprefix(COUNT): values for name, values in hidden.items() if name.startswith(COUNT)}
+    own, hidden = split_hidden(rows, schema)
     indexes = {
         name: Index(_choice(saved), Entries(hidden[KEY + name], hidden[ROW + name], hidden.get(GROUP + name)))
         for name, saved in (choices or {}).items()
     }
-    return Content(own, numbers, indexes)
+    return Content(own, unlabelled(COUNT, hidden), indexes)
 
 
 def _choice(saved: Mapping[str, Any]) -> Choice:

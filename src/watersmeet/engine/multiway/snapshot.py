@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
+from watersmeet.columns.hidden import Values, add_hidden, labelled, split_hidden, unlabelled, with_hidden
 from watersmeet.engine.arrow_bytes import read_rows, write_rows
 from watersmeet.engine.intake import Progress
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
@@ -29,6 +29,7 @@ from watersmeet.engine.snapshot import (
     refuse_damaged,
     refusing_damage,
     restored_predicate,
+    schema_of_rows,
     write_sections,
 )
 from watersmeet.spec.expression import Side
@@ -51,8 +52,8 @@ MAGIC: Final = b"watersmeet-multi"
 VERSION: Final = 2
 TEXT_VERSION: Final = 1
 """The last one that kept the predicate as text."""
-BEFORE: Final = "\0before "
-"""Columns of this name and a stream's carry how many of its rows came before."""
+BEFORE: Final = "before "
+"""Label of the hidden columns that say how many rows of each stream came before a row."""
 ENTRIES: Final = ("streams", "on", "window", "structure", "options", "progress", "results", "finished")
 SavedChunk = tuple[pa.RecordBatch, Counts | None]
 
@@ -84,11 +85,8 @@ def write_snapshot(saved: Saved) -> bytes:
     }
     sections = [canonical(description).encode()]
     for stream, schema in plan.schemas.items():
-        wide = pa.schema([*schema, *_hidden(plan.streams, counted=plan.lateness is None)])
-        batches = []
-        for rows, counts in saved.rows[stream]:
-            numbers = [] if counts is None else [pa.array(counts[other]) for other in plan.streams]
-            batches.append(pa.RecordBatch.from_arrays([*rows.columns, *numbers], schema=wide))
+        wide = with_hidden(schema, _hidden(plan.streams, counted=plan.lateness is None))
+        batches = (add_hidden(rows, _before(counts, plan.streams)) for rows, counts in saved.rows[stream])
         sections.append(write_rows(wide, batches))
     return write_sections(MAGIC, VERSION, sections)
 
@@ -106,13 +104,12 @@ def read_snapshot(blob: bytes) -> Saved:
             raise refuse_damaged("its window is one of two streams")
         found = {stream: read_rows(table) for stream, table in zip(streams, tables, strict=True)}
         hidden = _hidden(streams, counted=isinstance(window, CountWindows))
-        schemas = {stream: _own_schema(schema, hidden) for stream, (schema, _) in found.items()}
+        schemas = {stream: schema_of_rows(schema, hidden) for stream, (schema, _) in found.items()}
         predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
         plan = plan_streams(schemas, predicate, windows_of(window, streams), content["structure"])
         progress = progress_from_json(content["progress"], plan)
         chunks = {
-            stream: [_chunk(batch, schemas[stream], streams) for batch in batches]
-            for stream, (_, batches) in found.items()
+            stream: [_chunk(batch, schemas[stream]) for batch in batches] for stream, (_, batches) in found.items()
         }
         return Saved(
             plan,
@@ -124,24 +121,17 @@ def read_snapshot(blob: bytes) -> Saved:
         )
 
 
-def _hidden(streams: tuple[Side, ...], *, counted: bool) -> list[pa.Field]:
-    return [pa.field(BEFORE + stream, pa.int64()) for stream in streams] if counted else []
+def _hidden(streams: tuple[Side, ...], *, counted: bool) -> list[str]:
+    return [BEFORE + stream for stream in streams] if counted else []
 
 
-def _own_schema(schema: pa.Schema, hidden: list[pa.Field]) -> pa.Schema:
-    """Return a stream's schema without the hidden columns, which have to be there."""
-    own = len(schema) - len(hidden)
-    if own < 0 or [(field.name, field.type) for field in list(schema)[own:]] != [(f.name, f.type) for f in hidden]:
-        raise refuse_damaged("its rows have no arrival numbers")
-    return pa.schema(list(schema)[:own], schema.metadata)
+def _before(counts: Counts | None, streams: tuple[Side, ...]) -> dict[str, Values]:
+    return {} if counts is None else labelled(BEFORE, {other: counts[other] for other in streams})
 
 
-def _chunk(batch: pa.RecordBatch, schema: pa.Schema, streams: tuple[Side, ...]) -> SavedChunk:
-    own, hidden = batch.columns[: len(schema)], batch.columns[len(schema) :]
-    if any(column.null_count for column in hidden):
-        raise refuse_damaged("a row has no arrival number")
-    counts = {stream: np.asarray(column) for stream, column in zip(streams, hidden, strict=False)}
-    return pa.RecordBatch.from_arrays(own, schema=schema), counts or None
+def _chunk(batch: pa.RecordBatch, schema: pa.Schema) -> SavedChunk:
+    rows, hidden = split_hidden(batch, schema)
+    return rows, unlabelled(BEFORE, hidden) or None
 
 
 def _checked(plan: MultiPlan, stream: Side, chunks: list[SavedChunk], progress: Progress) -> list[SavedChunk]:

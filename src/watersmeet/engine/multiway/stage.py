@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.columns.hidden import hidden_at
 from watersmeet.columns.keys import key_ranges
 from watersmeet.columns.values import is_true
 from watersmeet.engine.intake import Arrived
@@ -251,10 +252,7 @@ class Stages:
         ]
 
         def accepted(match: Match) -> tuple[Int32s, list[Int64s]]:
-            numbers = [
-                match.stored.column(match.stored.num_columns + position).to_numpy().take(match.row)
-                for position in range(-len(new), 0)
-            ]
+            numbers = [hidden_at(match.stored, position).take(match.row) for position in range(-len(new), 0)]
             keep = None if accept is None else accept(numbers)
             for stream, own in zip(new, numbers, strict=True):
                 keep = _both(keep, self._live(stream, own, partials.limits))
