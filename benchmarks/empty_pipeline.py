@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.engine.result import result_schema
-from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.garbage import set_aside
+from watersmeet.spark.output import Report, report_rows
 from watersmeet.spark.pipeline import ids_of, pipeline
 from watersmeet.spark.routing import PairRoutes, choose_routing
 from watersmeet.spark.schema import arrow_schema
@@ -58,10 +58,7 @@ class _Dropping(StatefulProcessor):
         begin = time.perf_counter()
         for _ in rows:
             pass
-        columns = (column.split() for column in OUTPUT.split(", "))
-        record: dict[str, object] = {name: None if kind in ("binary", "string") else 0 for name, kind in columns}
-        record |= {"core": int(key[0]), "busy_seconds": time.perf_counter() - begin}
-        yield pd.DataFrame({name: [value] for name, value in record.items()})
+        yield report_rows(Report(int(key[0]), busy_seconds=time.perf_counter() - begin))
         set_aside("drop")
 
     def close(self) -> None:

@@ -30,7 +30,6 @@ from watersmeet.engine.intake import Streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
-from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
 from watersmeet.spark.identity import pair_identity
@@ -38,8 +37,10 @@ from watersmeet.spark.multiway import processor as multiway
 from watersmeet.spark.multiway.identity import multi_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutes, choose_multi_routing
+from watersmeet.spark.output import OUTPUT
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing import PairRoutes, choose_routing
+from watersmeet.spark.schema import Columns
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.streams import read_predicate
@@ -200,10 +201,9 @@ class Query:
             self.checkpoint.watermark = max(self.checkpoint.watermark, reached)
 
 
-def _taken(ddl: str, frame: pd.DataFrame) -> pd.DataFrame:
+def _taken(columns: Columns, frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame that PySpark can turn into rows of its operator's schema; raise for one that it cannot."""
-    for column in ddl.split(", "):
-        name, kind = column.split()
+    for name, kind in columns.items():
         pa.Array.from_pandas(frame[name], type=TYPES[kind])
     return frame
 

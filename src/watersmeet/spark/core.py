@@ -17,7 +17,7 @@ import json
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -35,10 +35,10 @@ from pyspark.sql.streaming.stateful_processor import (
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import Envelope, one_batch, open_blob, to_blobs
+from watersmeet.spark.envelope import Envelope, one_batch, open_blob
 from watersmeet.spark.garbage import set_aside
-from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
@@ -49,23 +49,12 @@ from watersmeet.window.arrival import Counts
 from watersmeet.window.expiry import expired_before
 from watersmeet.window.streams import Streams
 
-__all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core", "row_bytes"]
+__all__ = ["Arrived", "Core", "row_bytes"]
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Column = TypeVar("Column", Bools, Int32s, Int64s)
-Record = dict[str, float | str]
-
-OUTPUT: Final = (
-    "blob binary, file string, decisions string, "
-    "core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
-    "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
-    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, newest_bytes string, groups string"
-)
-"""Results in files or blobs, and for each core and micro-batch one record of metrics. The keeper's row has the reasons
-for the newest generation."""
-METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[3:])
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
@@ -168,7 +157,7 @@ class Core(StatefulProcessor):
         pairs = 0
         for results in bounded_tables(self.join(manifest, arrived, found)):
             pairs += results.num_rows
-            yield _results(results)
+            yield result_rows(results)
         done = time.perf_counter()
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
         before = self._expire(manifest, reached)
@@ -181,23 +170,20 @@ class Core(StatefulProcessor):
         moment = timerValues.getCurrentWatermarkInMs()
         if moment >= 0 and core != KEEPER:  # below 0 a query has no timers
             self._handle.registerTimer(moment + 1)
-        yield _record(
-            self._held(manifest)
-            | {
-                "core": core,
-                "pairs": pairs,
-                "runs_remembered": found.remembered,
-                "runs_mapped": found.mapped,
-                "runs_read": found.read,
-                "rows_in": counts.rows_in,
-                "late_rows": counts.late_rows,
-                "null_rows": counts.null_rows,
-                "work_seconds": done - ready,
-                "busy_seconds": time.perf_counter() - begin,
-                "groups": self.groups.report(),
-            },
-            "\n".join(self._decisions()) if core == KEEPER else None,
+        report = replace(
+            self._held(core, manifest),
+            rows_in=counts.rows_in,
+            pairs=pairs,
+            late_rows=counts.late_rows,
+            null_rows=counts.null_rows,
+            runs_remembered=found.remembered,
+            runs_mapped=found.mapped,
+            runs_read=found.read,
+            work_seconds=done - ready,
+            busy_seconds=time.perf_counter() - begin,
+            groups=self.groups.report(),
         )
+        yield report_rows(report, "\n".join(self._decisions()) if core == KEEPER else None)
         set_aside("join")
 
     def handleExpiredTimer(  # noqa: N802 -- Spark's name
@@ -217,7 +203,7 @@ class Core(StatefulProcessor):
         self.rest(manifest)
         self.settled(manifest, self._expire(manifest, dict.fromkeys(self._streams.schemas, watermark)))
         self._store.save(manifest)
-        yield _record(self._held(manifest) | {"core": core, "busy_seconds": time.perf_counter() - begin})
+        yield report_rows(replace(self._held(core, manifest), busy_seconds=time.perf_counter() - begin))
 
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""
@@ -228,17 +214,18 @@ class Core(StatefulProcessor):
         self.runs.begin(f"{manifest.join} {core}", manifest.runs)
         return manifest
 
-    def _held(self, manifest: Manifest) -> Record:
-        """Return what a record says of that."""
+    def _held(self, core: int, manifest: Manifest) -> Report:
+        """Return what a core reports of that."""
         runs = [run for some in manifest.runs.values() for run in some]
-        return {
-            "window_rows": sum(run.rows for run in runs),
-            "state_bytes": sum(run.nbytes for run in runs),
-            "runs": len(runs),
-            "generation": self.live.newest,
-            "oldest": min((run.generation for run in runs), default=self.live.newest),
-            "newest_bytes": json.dumps(self._newest_bytes(manifest)),
-        }
+        return Report(
+            core,
+            window_rows=sum(run.rows for run in runs),
+            state_bytes=sum(run.nbytes for run in runs),
+            runs=len(runs),
+            generation=self.live.newest,
+            oldest=min((run.generation for run in runs), default=self.live.newest),
+            newest_bytes=json.dumps(self._newest_bytes(manifest)),
+        )
 
     def reasons(self) -> tuple[str, ...]:
         """Return why the newest generation was made."""
@@ -373,24 +360,3 @@ def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
             )
         )
     return known
-
-
-def _results(results: pa.Table) -> pd.DataFrame:
-    """Return rows of ``OUTPUT`` that bring the unpacker some results."""
-    file = leave_pairs(results)
-    blobs = to_blobs(results) if file is None else pa.nulls(1, pa.binary())
-    return _output(blobs, file)
-
-
-def _record(values: Record, decisions: str | None = None) -> pd.DataFrame:
-    """Return a row of ``OUTPUT``: one record of metrics."""
-    return _output(pa.nulls(1, pa.binary()), None, values, decisions)
-
-
-def _output(
-    blobs: pa.BinaryArray, file: str | None, values: Record | None = None, decisions: str | None = None
-) -> pd.DataFrame:
-    """Return rows of ``OUTPUT``: results as blobs or in a file, or one record of metrics."""
-    record = {"core": -1, "newest_bytes": None, "groups": None} | (values or {})
-    frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file, "decisions": decisions}
-    return pd.DataFrame(frame | {name: record.get(name, 0) for name in METRIC_NAMES})

@@ -33,6 +33,7 @@ from watersmeet.engine.arrow_bytes import check_rows
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import take_pairs
+from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import Verdict, admit, keep_rows
@@ -42,7 +43,6 @@ from watersmeet.window.streams import Streams
 __all__ = [
     "COUNT",
     "ENVELOPE",
-    "ENVELOPE_NAMES",
     "PIECE_BYTES",
     "Envelope",
     "Routes",
@@ -58,14 +58,19 @@ __all__ = [
     "unpacker",
 ]
 
-ENVELOPE: Final = (
-    "core int, stream string, part bigint, null_rows bigint, counts array<bigint>, generation bigint, oldest bigint, "
-    "blob binary"
-)
+ENVELOPE: Final[Columns] = {
+    "core": "int",
+    "stream": "string",
+    "part": "bigint",
+    "null_rows": "bigint",
+    "counts": "array<bigint>",
+    "generation": "bigint",
+    "oldest": "bigint",
+    "blob": "binary",
+}
 """``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
 count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
 routed."""
-ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PIECE_BYTES: Final = 1 << 20
@@ -242,7 +247,7 @@ def _rows(
     newest, oldest = (0, 0) if table is None else (table.newest.number, table.oldest)
     live = np.full(count, newest), np.full(count, oldest)
     columns = (cores.astype(np.int32), names, *parts, uncounted, *live, blobs)
-    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=ENVELOPE_NAMES)
+    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ENVELOPE))
 
 
 def _first_part() -> int:

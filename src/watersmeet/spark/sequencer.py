@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, Routes, envelopes, joinable, one_batch, open_blob, seal
+from watersmeet.spark.envelope import ENVELOPE, Envelope, Routes, envelopes, joinable, one_batch, open_blob, seal
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
@@ -92,4 +92,4 @@ def _rows(
     totals, live = known
     counts = [list(totals.values())] * len(blobs)
     values = (core, stream, np.arange(len(blobs)), nulls, counts, *live, pd.array(blobs, pd.ArrowDtype(pa.binary())))
-    return pd.DataFrame(dict(zip(ENVELOPE_NAMES, values, strict=True)))
+    return pd.DataFrame(dict(zip(ENVELOPE, values, strict=True)))
