@@ -39,8 +39,8 @@ from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.loads import CoreLoad, GroupReport, Held, LoadMeter
 from watersmeet.spark.output import Report
-from watersmeet.spark.routing import Routing
 from watersmeet.spark.session import bytes_setting
+from watersmeet.spark.tables import Tables
 
 __all__ = ["METRICS", "balance_queries", "folder_of_tables"]
 
@@ -61,14 +61,16 @@ _log = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 
 
-def balance_queries(spark: SparkSession, digest: str, routing: Routing, core_ids: tuple[int, ...]) -> None:
+def balance_queries(
+    spark: SparkSession, digest: str, tables: Tables, core_ids: tuple[int, ...], *, has_buckets: bool
+) -> None:
     """Balance all queries of a join from now on."""
     limit = bytes_setting(spark, CORE_BYTES, example=1 << 30)
-    settings = Settings(core_bytes=limit, has_buckets=routing.kind == "bucket")
+    settings = Settings(core_bytes=limit, has_buckets=has_buckets)
     if spark not in _listeners:
         _listeners[spark] = _Listener()
         spark.streams.addListener(_listeners[spark])
-    _listeners[spark].joins[digest] = _Join(routing, core_ids, settings)
+    _listeners[spark].joins[digest] = _Join(tables, core_ids, settings)
 
 
 def folder_of_tables(spark: SparkSession) -> str | None:
@@ -93,7 +95,7 @@ def folder_of_tables(spark: SparkSession) -> str | None:
 
 @dataclass(frozen=True)
 class _Join:
-    routing: Routing
+    tables: Tables
     core_ids: tuple[int, ...]
     settings: Settings
 
@@ -150,11 +152,11 @@ class _Query:
     """The balance of one query."""
 
     def __init__(self, name: str, join: _Join) -> None:
-        assert join.routing.tables is not None
+        assert join.tables.folder is not None
         self._name = name
-        self._cores = join.routing.cores
+        self._cores = join.tables.cores
         self._number = {core_id: core for core, core_id in enumerate(join.core_ids)}
-        self._files = GenerationFiles(Path(join.routing.tables) / name, self._cores)
+        self._files = GenerationFiles(Path(join.tables.folder) / name, self._cores)
         self._settings = join.settings
         self._meter = LoadMeter()
         self._last: _Run | None = None

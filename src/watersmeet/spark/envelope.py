@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from watersmeet.balance.generation import RoutingTable
-from watersmeet.balance.placement import Route
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import take_pairs
+from watersmeet.spark.routing.contract import Router, Routes
 from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
@@ -45,7 +45,6 @@ __all__ = [
     "ENVELOPE",
     "PIECE_BYTES",
     "Envelope",
-    "Routes",
     "arranger",
     "envelopes",
     "joinable",
@@ -84,17 +83,6 @@ Int64s = npt.NDArray[np.int64]
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-class Routes(Protocol):
-    """Says which core gets which of a stream's rows."""
-
-    @property
-    def table(self) -> RoutingTable:
-        """The routing table of the micro-batch whose task this is."""
-
-    def __call__(self, stream: Side, rows: pa.RecordBatch, routed: int, /) -> list[Route]:
-        """Return for every core the rows it gets; ``routed`` counts the rows routed before, for storing in turn."""
-
-
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """Rows of one stream that one core gets; ``stored`` tells which it keeps (None: all)."""
@@ -115,17 +103,17 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
         part = _first_part()
-        table = routes.table
+        router = routes.now()
         for rows in _collected(batches, streams.schemas[stream]):
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
-            for core, envelope in envelopes(stream, routes, kept, routed):
+            for core, envelope in envelopes(stream, router, kept, routed):
                 blobs = seal(envelope)
-                yield _packed(core_ids[core], stream, part, blobs, table)
+                yield _packed(core_ids[core], stream, part, blobs, router.table)
                 part += len(blobs)
             routed += kept.rows.num_rows
-        yield _heartbeats(core_ids, stream, nulls, table)
+        yield _heartbeats(core_ids, stream, nulls, router.table)
         set_aside("pack")
 
     return pack
@@ -151,32 +139,27 @@ def joinable(streams: Streams, stream: Side, rows: pa.RecordBatch) -> tuple[Bool
     return admission.keep, admission.count(Verdict.NULL)
 
 
-def unpacker(schema: pa.Schema) -> ArrowMap:
-    """Return the function that turns pairs, which come as blobs and files, into columns of ``schema``."""
+def unpacker() -> ArrowMap:
+    """Return the function that turns results, which come as blobs and files, into columns: those a core gave."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob, file in zip(batch.column("blob"), batch.column("file"), strict=True):
                 if blob.is_valid:
-                    yield from _columns(pa.ipc.open_stream(blob.as_buffer()), schema)
+                    yield from pa.ipc.open_stream(blob.as_buffer())
                 if file.is_valid:
-                    yield from _columns(take_pairs(file.as_py()), schema)
+                    yield from take_pairs(file.as_py())
         set_aside("unpack")
 
     return unpack
 
 
-def _columns(pairs: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in pairs:
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-
-
-def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
+def envelopes(stream: Side, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
     rows, counts = whole.rows, whole.counts
     if not rows.num_rows:
         return
-    for route in routes(stream, rows, routed):
+    for route in router(stream, rows, routed):
         everything = np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
         taken = rows if everything else rows.take(pa.array(route.rows))

@@ -21,8 +21,9 @@ from pyspark.sql.types import TimestampNTZType
 from watersmeet.engine.stream_join import check_numbers
 from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.cores import core_ids
-from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
+from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
+from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import ddl, result_schema
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.session import bytes_setting
@@ -71,7 +72,7 @@ def pipeline(
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
     columns = result_schema([frame.schema for frame in frames.values()], result.names)
-    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(result), columns)
+    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
 
 
 def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> DataFrame:

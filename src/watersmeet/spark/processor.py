@@ -17,12 +17,11 @@ import pyarrow as pa
 from watersmeet.engine.result import gather_pairs, pairs_at_once
 from watersmeet.spark.core import Arrived, Core, row_bytes
 from watersmeet.spark.identity import Identity
-from watersmeet.spark.routing import Routing
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.segments import Segments
 from watersmeet.spark.state import Manifest, Origin, Run, RunStore
-from watersmeet.spark.tables import current_reasons
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
@@ -44,12 +43,12 @@ class JoinProcessor(Core):
         *,
         cache_bytes: int,
         fail_on_late: bool,
-        routing: Routing,
+        tables: Tables,
         result: pa.Schema,
     ) -> None:
         super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
-        self._routing = routing
+        self._tables = tables
         self._result = result
         self._windows: dict[Side, StreamWindow] = {}
 
@@ -96,7 +95,7 @@ class JoinProcessor(Core):
 
     def reasons(self) -> tuple[str, ...]:
         """Return why the newest generation was made."""
-        return current_reasons(self._routing.tables, self._routing.cores, self.live.newest)
+        return self._tables.reasons(self.live.newest)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
         """Put the last runs of a side together."""

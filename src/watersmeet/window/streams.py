@@ -8,7 +8,7 @@ written once for both, in-process and on Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +16,9 @@ from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.arrival import Moments
+
+if TYPE_CHECKING:
+    from watersmeet.window.plan import JoinPlan
 
 __all__ = ["AxisSide", "Streams"]
 
@@ -48,6 +51,10 @@ class Streams(Protocol):
 
     def length(self, stream: Side) -> int:
         """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
+        ...
+
+    def parts(self, stream: Side) -> Iterable[tuple[JoinPlan, Side]]:
+        """Return the joins of two that a stream takes part in, and its side of each."""
         ...
 
     def time_axis(self, stream: Side) -> AxisSide:
