@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,9 @@ import watersmeet as wm
 from strategies import DOMAINS
 from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import core_ids, partition_of
+from watersmeet.spark.multiway.routing import MULTI_ROUTINGS, MultiRoutingName
 from watersmeet.spark.routing.buckets import HERE, find_buckets, reach_of
-from watersmeet.spark.routing.choose import choose_routing
+from watersmeet.spark.routing.choose import ROUTINGS, RoutingName, choose_routing
 from watersmeet.spec.predicates import band, equal, less
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.plan import JoinPlan, plan_join
@@ -160,6 +162,22 @@ def test_a_float_comes_to_no_core_for_a_bucket_that_its_band_does_not_touch() ->
     first, last = find_buckets(axis, "right", plan.schemas, rows, reach_of(axis))(Fraction(2))
     assert first.tolist() == np.floor((values - 1) / 2).tolist()
     assert last.tolist() == np.floor((values + 1) / 2).tolist()
+
+
+def test_every_routing_can_be_asked_for() -> None:
+    assert get_args(RoutingName) == ("auto", *(kind.name for kind in ROUTINGS))
+    assert get_args(MultiRoutingName) == ("auto", *(kind.name for kind in MULTI_ROUTINGS))
+
+
+def test_what_others_may_do_with_a_routing() -> None:
+    """The balancer moves groups and makes buckets narrower where there are any, whatever the routing is called."""
+    plan = _plan(pa.int64(), band("k", "k", 0))
+    found = [choose_routing(kind.name, plan, 2) for kind in ROUTINGS]
+    assert [(routing.has_groups, routing.has_buckets) for routing in found] == [
+        (True, False),
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_a_routing_that_does_not_fit_is_refused() -> None:

@@ -19,10 +19,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import (
@@ -35,7 +34,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import Envelope, one_batch, open_blob
+from watersmeet.spark.envelope import Envelope, open_blob, together
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.output import Report, report_rows, result_rows
@@ -44,35 +43,15 @@ from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
-from watersmeet.window.admission import is_late, keep_rows, late_error, times_of
-from watersmeet.window.arrival import Counts
+from watersmeet.window.admission import is_late, late_error, times_of
 from watersmeet.window.expiry import expired_before
 from watersmeet.window.streams import Streams
 
-__all__ = ["Arrived", "Core", "row_bytes"]
+__all__ = ["Core", "row_bytes"]
 
-Bools = npt.NDArray[np.bool_]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Column = TypeVar("Column", Bools, Int32s, Int64s)
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """What a micro-batch brought of one stream."""
-
-    rows: pa.RecordBatch
-    stored: Bools | None
-    """Which rows are stored here; None: all."""
-    counts: Counts | None
-    """In a count window."""
-    probed: Int64s | None
-    """The generations that each row looks into, as bits (None: all)."""
-    group: Int32s | None
-    """The group that each row counts for, where groups are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +94,7 @@ class Core(StatefulProcessor):
         """Return what the join finds its runs with."""
 
     @abstractmethod
-    def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest's runs."""
 
     @abstractmethod
@@ -277,7 +256,7 @@ class Core(StatefulProcessor):
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
-    ) -> tuple[dict[Side, Arrived], dict[Side, int], _Counts]:
+    ) -> tuple[dict[Side, Envelope], dict[Side, int], _Counts]:
         """Open the envelopes; leave out late rows. Also return how many rows the streams of a count window have had."""
         schemas = self._streams.schemas
         opened: dict[Side, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
@@ -294,57 +273,31 @@ class Core(StatefulProcessor):
         arrived = {}
         for stream, some in opened.items():
             in_order = [envelope for _, envelope in sorted(some, key=itemgetter(0))]  # every attempt has them so
-            whole = _together(in_order, schemas[stream])
+            whole = together(in_order, schemas[stream])
             counts.rows_in += whole.rows.num_rows
-            rows, stored, probed, group = whole.rows, whole.stored, whole.probed, whole.group
-            if watermark is not None and rows.num_rows:
-                late = is_late(times_of(self._streams, stream, rows)[0], watermark)
-                if late is not None:
-                    in_time, late_rows = ~late, int(np.count_nonzero(late))
-                    if self._fail_on_late:
-                        raise late_error(self._streams, stream, late_rows, watermark)
-                    counts.late_rows += late_rows
-                    rows = keep_rows(rows, in_time)
-                    stored = None if stored is None else stored[in_time]
-                    probed = None if probed is None else probed[in_time]
-                    group = None if group is None else group[in_time]
-            arrived[stream] = Arrived(rows, stored, whole.counts, probed, group)
+            arrived[stream] = self._in_time(stream, whole, watermark, counts)
         return arrived, counted, counts
+
+    def _in_time(self, stream: Side, whole: Envelope, watermark: int | None, counts: _Counts) -> Envelope:
+        """Leave out late rows; the others have their timestamps from here on."""
+        if not (self._is_timed and whole.rows.num_rows):
+            return whole
+        times, _ = times_of(self._streams, stream, whole.rows)
+        whole = replace(whole, times=times)
+        late = None if watermark is None else is_late(times, watermark)
+        if watermark is None or late is None:
+            return whole
+        late_rows = int(np.count_nonzero(late))
+        if self._fail_on_late:
+            raise late_error(self._streams, stream, late_rows, watermark)
+        counts.late_rows += late_rows
+        return whole.keep(~late)
 
 
 def row_bytes(rows: pa.RecordBatch) -> int:
     """Return how many bytes a row has, on average and at least one."""
     nbytes, count = int(rows.nbytes), int(rows.num_rows)
     return max(1, nbytes // max(1, count))
-
-
-def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
-    """Put the content of several envelopes into one."""
-    if len(envelopes) == 1:
-        return envelopes[0]
-    if not envelopes:
-        return Envelope(pa.RecordBatch.from_pylist([], schema=schema))
-    sizes = [envelope.rows.num_rows for envelope in envelopes]
-    counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
-    return Envelope(
-        one_batch(pa.Table.from_batches([envelope.rows for envelope in envelopes])),
-        _filled([envelope.stored for envelope in envelopes], sizes, 1),
-        {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
-        _filled([envelope.probed for envelope in envelopes], sizes, -1),
-        _filled([envelope.group for envelope in envelopes], sizes, 0),
-    )
-
-
-def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
-    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
-    some = next((column for column in columns if column is not None), None)
-    if some is None:
-        return None
-    filled = [
-        np.full(size, default, some.dtype) if column is None else column
-        for column, size in zip(columns, sizes, strict=True)
-    ]
-    return cast("Column", np.concatenate(filled))
 
 
 def _agreed(live: set[Generations], manifest: Manifest) -> Generations:

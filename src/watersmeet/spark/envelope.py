@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,7 @@ __all__ = [
     "seal",
     "to_blob",
     "to_blobs",
+    "together",
     "unpacker",
 ]
 
@@ -79,7 +80,9 @@ BYTES_AT_ONCE: Final = 1 << 28
 """What a task collects before it routes."""
 
 Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+Column = TypeVar("Column", Bools, Int32s, Int64s)
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -93,8 +96,54 @@ class Envelope:
     """In a count window."""
     probed: Int64s | None = None
     """The generations that each left row looks into, as bits (None: all)."""
-    group: npt.NDArray[np.int32] | None = None
+    group: Int32s | None = None
     """The group that each row counts for, where groups are counted."""
+    times: Int64s | None = None
+    """In a time window: the rows' timestamps, where they are known already. They do not travel: the rows do."""
+
+    def keep(self, mask: Bools) -> Envelope:
+        """Return what it says of the rows that ``mask`` keeps."""
+        return Envelope(
+            keep_rows(self.rows, mask),
+            _kept(self.stored, mask),
+            None if self.counts is None else {name: own[mask] for name, own in self.counts.items()},
+            _kept(self.probed, mask),
+            _kept(self.group, mask),
+            _kept(self.times, mask),
+        )
+
+
+def together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
+    """Return the content of several envelopes of one stream as one."""
+    if len(envelopes) == 1:
+        return envelopes[0]
+    if not envelopes:
+        return Envelope(pa.RecordBatch.from_pylist([], schema=schema))
+    sizes = [envelope.rows.num_rows for envelope in envelopes]
+    counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
+    return Envelope(
+        one_batch(pa.Table.from_batches([envelope.rows for envelope in envelopes])),
+        _filled([envelope.stored for envelope in envelopes], sizes, 1),
+        {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
+        _filled([envelope.probed for envelope in envelopes], sizes, -1),
+        _filled([envelope.group for envelope in envelopes], sizes, 0),
+    )
+
+
+def _kept(column: Column | None, mask: Bools) -> Column | None:
+    return None if column is None else column[mask]
+
+
+def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
+    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
+    some = next((column for column in columns if column is not None), None)
+    if some is None:
+        return None
+    filled = [
+        np.full(size, default, some.dtype) if column is None else column
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    return cast("Column", np.concatenate(filled))
 
 
 def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:

@@ -70,9 +70,9 @@ class Routing(ABC, Generic[Plan_co]):
     def to_json(self) -> Json:
         """Return what a checkpoint is bound to: how rows were spread that are stored."""
 
-    @abstractmethod
     def earlier_text(self) -> str:
-        """Return the text by which state of format 3 knows it (see :mod:`watersmeet.spark.earlier`)."""
+        """Return the text by which state of format 3 knows it (see :mod:`watersmeet.spark.earlier`), if it does."""
+        return ""
 
     def turns(self, stream: Side, rows: pa.RecordBatch, first: int) -> Int64s:
         """Return numbers by which rows are shared out: of their values, so that a task run again shares out alike.
