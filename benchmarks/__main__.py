@@ -38,9 +38,19 @@ def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None
         parser.add_argument(
             "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
         )
+    if any(experiment.against is not None for experiment in suite.experiments.values()):
+        parser.add_argument(
+            "--against",
+            type=Path,
+            metavar="SRC",
+            help="compare with an older tree of the package in one run: the folder with its watersmeet/",
+        )
     parser.set_defaults(
         data=None,
-        command=lambda given: run_suite(suite, Options(given.quick, given.out, given.data), only=given.only),
+        against=None,
+        command=lambda given: run_suite(
+            suite, Options(given.quick, given.out, given.data, given.against), only=given.only
+        ),
     )
 
 

@@ -60,33 +60,36 @@ class Options:
     quick: bool
     out: Path
     data: Path | None = None
+    against: Path | None = None
+    """Folder of an older tree of the package."""
 
 
 def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None) -> int:
     """Run the experiments of a suite named by ``only``, or all, and return the exit code."""
     data = _data_folder(options.data)
-    _make_folder(options.out)
     chosen = [experiment for name, experiment in suite.experiments.items() if only is None or name in only]
+    if options.against is not None:
+        chosen = _comparing(chosen, options.against, suite)
+    _make_folder(options.out)
     facts = machine_facts()
     print(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
     if options.quick:
         print("quick run: goals not judged")
     for experiment in chosen:
-        _run_one(experiment, options, data)
+        _run_one(experiment, options, Context(options.quick, Progress(experiment.name), data, options.against))
     print(f"\nresults are in {options.out}/")
     return 0
 
 
-def _run_one(experiment: Experiment, options: Options, data: Path | None) -> None:
+def _run_one(experiment: Experiment, options: Options, context: Context) -> None:
     about = experiment.description
     print(f"\n=== {experiment.name}: {about.purpose}")
     print(f"  data: {about.shape}; seed {about.seed}")
     print(f"  expected: {about.expected}", flush=True)
-    progress = Progress(experiment.name)
     started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
-    result = experiment.run(Context(options.quick, progress, data))
+    result = experiment.run(context)
     seconds = time.perf_counter() - begin
-    progress.done()
+    context.progress.done()
     for figure in result.figures:
         draw(figure, options.out)
     run_facts: dict[str, object] = {
@@ -95,6 +98,7 @@ def _run_one(experiment: Experiment, options: Options, data: Path | None) -> Non
         "seconds": round(seconds, 2),
         "load_average_before": load_before,
         "machine": machine_facts(),
+        "against": None if options.against is None else str(options.against),
     }
     write_json(options.out / f"{experiment.name}.json", experiment.name, about, result, run_facts)
     _print(result, quick=options.quick)
@@ -121,6 +125,27 @@ def _data_folder(given: Path | None) -> Path | None:
             )
         )
     return given
+
+
+def _comparing(chosen: list[Experiment], tree: Path, suite: Suite) -> list[Experiment]:
+    """Return what compares an older tree of the package with this one."""
+    if not (tree / "watersmeet" / "__init__.py").is_file():
+        raise SpecificationError(
+            explain_refusal(
+                f"--against {tree}",
+                "a folder with the package watersmeet/ in it, such as src/ of an older checkout",
+                "git worktree add OLDER COMMIT, then --against OLDER/src",
+            )
+        )
+    comparing = [experiment.against for experiment in chosen if experiment.against is not None]
+    if not comparing:
+        able = ", ".join(name for name, experiment in suite.experiments.items() if experiment.against is not None)
+        raise SpecificationError(
+            explain_refusal(
+                "--against", f"experiments that can compare: {able or 'none of this suite'}", "change --only"
+            )
+        )
+    return comparing
 
 
 def _make_folder(folder: Path) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import watersmeet
 from benchmarks.__main__ import main
-from benchmarks.data import DISTRIBUTIONS, KEY_RANGE, band_for, draw_keys, read_ticks, stream_rows
+from benchmarks.data import DISTRIBUTIONS, KEY_RANGE, band_for, draw_keys, stream_rows
 from benchmarks.report import Goal, Table, format_goal, format_table
 from benchmarks.suite import SUITES
+from benchmarks.ticks import read_ticks
 
 pytest.importorskip("duckdb")
 pytest.importorskip("matplotlib")
@@ -40,6 +42,30 @@ def test_experiment_prints_tables_and_writes_json_and_plots(
     assert all(table["title"] in printed for table in written["tables"])
     for plot in written["plots"]:
         assert (tmp_path / "out" / plot).read_bytes().startswith(PNG)
+
+
+def test_two_trees_take_turns_at_the_same_pushes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = Path(watersmeet.__file__).parents[1]
+    given = ["kernels", "--quick", "--only", "push", "--against", str(tree), "--out", str(tmp_path)]
+    assert main(given) == 0
+    assert "time of pushes of 256 rows a side, this tree against the older one" in capsys.readouterr().out
+    written = json.loads((tmp_path / "push_against.json").read_text())
+    assert written["against"] == str(tree)
+    turns = [[run for run in written["runs"] if run["what"] == name] for name in ("this tree", "older tree")]
+    pairs = [[(turn["large"]["pairs"], turn["small"]["pairs"]) for turn in some] for some in turns]
+    assert pairs[0] == pairs[1] != []
+
+
+def test_tree_without_the_package_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kernels", "--against", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "a folder with the package watersmeet/ in it" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_experiment_that_cannot_compare_trees_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = Path(watersmeet.__file__).parents[1]
+    assert main(["kernels", "--only", "memory", "--against", str(tree), "--out", str(tmp_path)]) == 1
+    assert "experiments that can compare: push" in capsys.readouterr().err
 
 
 def test_unknown_suite_is_refused_with_the_suites_there_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from benchmarks.data import stream_rows
 from benchmarks.experiment import Context, DisagreementError, Experiment, median
+from benchmarks.experiments.kernels import push_against
 from benchmarks.feed import KEY_RANGE, Feed
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from benchmarks.worker import Task, start, take_turn
@@ -178,4 +179,5 @@ EXPERIMENT: Final = Experiment(
         expected="about one pair per row; at least 1000 times scan, 300 times DuckDB, 120 times Polars",
     ),
     run,
+    push_against.EXPERIMENT,
 )
