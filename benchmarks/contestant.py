@@ -222,6 +222,7 @@ class Contestant:
         taken: list[MicroBatch] = []
         while (answer := self.worker.answer()) is not None:
             taken.append(cast("MicroBatch", answer))
+            self.arena.context.noted.append({"what": self.name, **taken[-1]})
             say(f"{self.name}: micro-batch of {taken[-1]['rows']:,} rows took {taken[-1]['seconds']:.2f} s")
         assert [one["rows"] for one in taken] == [len(self.arena.streams) * rows for rows in sizes], "one file each"
         return taken

@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,8 @@ class Context:
     """Folder of real data, where there is one."""
     before: Path | None = None
     """Folder of an older tree of the package, to be compared with this one."""
+    noted: list[dict[str, object]] = field(default_factory=list)
+    """What has been measured so far, for a run that is cut off."""
 
     def size(self, full: int, quick: int | None = None) -> int:
         """Return a size for this run: ``full``, or for a quick run ``quick`` (64 times smaller unless given)."""

@@ -8,9 +8,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+import psutil
 
 __all__ = ["Worker"]
 
@@ -52,12 +55,19 @@ class Worker:
     ) -> None:
         assert self._process.stdin is not None, "opened as a pipe"
         assert self._process.stdout is not None, "opened as a pipe"
-        self._process.stdin.close()
         if error is not None:
-            self._process.kill()
+            self._kill()
+        self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()
+
+    def _kill(self) -> None:
+        """Kill the process with all that it has started, a JVM for one."""
+        with suppress(psutil.NoSuchProcess):  # ended by itself
+            process = psutil.Process(self._process.pid)
+            for one in (*process.children(recursive=True), process):
+                one.kill()
 
     def wait_until_ready(self) -> None:
         """Wait for the first line of a worker that says by it which package it has imported."""

@@ -13,12 +13,10 @@ from benchmarks.experiment import Context, Experiment
 from benchmarks.experiments import cluster, engine, kernels, multiway, spark
 from benchmarks.machine import load_average, machine_facts
 from benchmarks.plots import draw
-from benchmarks.report import Progress, Result, format_goal, format_table, write_json
+from benchmarks.report import Progress, Result, format_goal, say, show_table, write_json
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
 __all__ = ["SUITES", "Options", "Suite", "run_suite"]
-
-DEFAULT_DATA: Final = Path("../shared/data")
 
 
 @dataclass(frozen=True)
@@ -72,24 +70,29 @@ def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None)
         chosen = _comparing(chosen, options.against, suite)
     _make_folder(options.out)
     facts = machine_facts()
-    print(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
+    say(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
     if options.quick:
-        print("quick run: goals not judged")
+        say("quick run: goals not judged")
     for experiment in chosen:
         _run_one(experiment, options, Context(options.quick, Progress(experiment.name), data, options.against))
-    print(f"\nresults are in {options.out}/")
+    say(f"\nresults are in {options.out}/")
     return 0
 
 
 def _run_one(experiment: Experiment, options: Options, context: Context) -> None:
     about = experiment.description
-    print(f"\n=== {experiment.name}: {about.purpose}")
-    print(f"  data: {about.shape}; seed {about.seed}")
-    print(f"  expected: {about.expected}", flush=True)
+    say(f"\n=== {experiment.name}: {about.purpose}")
+    say(f"  data: {about.shape}; seed {about.seed}")
+    say(f"  expected: {about.expected}")
     started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
-    result = experiment.run(context)
+    cut_off: KeyboardInterrupt | None = None
+    try:
+        result = experiment.run(context)
+    except KeyboardInterrupt as interrupt:
+        cut_off, result = interrupt, Result(notes=["cut off: only what had been measured by then"], runs=context.noted)
+    finally:
+        context.progress.done()
     seconds = time.perf_counter() - begin
-    context.progress.done()
     for figure in result.figures:
         draw(figure, options.out)
     run_facts: dict[str, object] = {
@@ -98,27 +101,28 @@ def _run_one(experiment: Experiment, options: Options, context: Context) -> None
         "seconds": round(seconds, 2),
         "load_average_before": load_before,
         "machine": machine_facts(),
+        "cut_off": cut_off is not None,
         "against": None if options.against is None else str(options.against),
     }
     write_json(options.out / f"{experiment.name}.json", experiment.name, about, result, run_facts)
-    _print(result, quick=options.quick)
-    print(f"  took {seconds:.1f} s", flush=True)
+    _show(result, quick=options.quick)
+    say(f"  took {seconds:.1f} s")
+    if cut_off is not None:
+        raise cut_off
 
 
-def _print(result: Result, *, quick: bool) -> None:
+def _show(result: Result, *, quick: bool) -> None:
     for table in result.tables:
-        print(f"\n{format_table(table)}")
+        show_table(table)
     for note in result.notes:
-        print(f"  note: {note}")
+        say(f"  note: {note}")
     for goal in result.goals:
-        print(f"  {f'quick run, not judged: {goal.what}: {goal.measured:,.3g}x' if quick else format_goal(goal)}")
+        say(f"  {f'quick run, not judged: {goal.what}: {goal.measured:,.3g}x' if quick else format_goal(goal)}")
 
 
 def _data_folder(given: Path | None) -> Path | None:
-    """Return the folder of real data: the one given, which must hold ticks, or the default if it is there."""
-    if given is None:
-        return DEFAULT_DATA if (DEFAULT_DATA / "ticks").is_dir() else None
-    if not (given / "ticks").is_dir():
+    """Return the folder of real data if one is given; it must hold ticks."""
+    if given is not None and not (given / "ticks").is_dir():
         raise SpecificationError(
             explain_refusal(
                 f"--data {given}", "a folder with a folder ticks/ in it", "leave --data out to use generated ticks"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 import watersmeet
 from benchmarks.__main__ import main
 from benchmarks.data import DISTRIBUTIONS, KEY_RANGE, band_for, draw_keys, stream_rows
-from benchmarks.report import Goal, Table, format_goal, format_table
+from benchmarks.report import Goal, Table, format_goal, show_table
 from benchmarks.suite import SUITES
 from benchmarks.ticks import read_ticks
 
@@ -127,12 +130,31 @@ def test_real_ticks_are_in_the_order_of_time(shared_data: Path) -> None:
         assert np.all(np.diff(np.asarray(ticks["ts"]).astype(np.int64)) >= 0)
 
 
-def test_table_lines_numbers_up_and_keeps_words_left() -> None:
-    text = format_table(Table("title", ("what", "rows/s"), [("a", 1_234_567.0), ("long name", None)]))
-    assert text.splitlines()[-2:] == ["  a          1.23 M", "  long name       -"]
+def test_table_lines_numbers_up_and_keeps_words_left(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(Table("title", ("what", "rows/s"), [("a", 1_234_567.0), ("long name", None)]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].strip() == "title"
+    assert lines[-3:-1] == ["│ a         │ 1.23 M │", "│ long name │      - │"]
 
 
 def test_goal_says_whether_it_was_reached() -> None:
     assert format_goal(Goal("x", 2.0, 1.3, at_least=False)).endswith("wanted at most 1.3x: NOT reached")
     assert format_goal(Goal("x", 2.0, 1.3, at_least=True)).endswith("wanted at least 1.3x: reached")
     assert format_goal(Goal("x", 1.6987, 1.7, at_least=True)) == "goal: x: 1.6987x, wanted at least 1.7x: NOT reached"
+
+
+def test_run_that_is_cut_off_writes_what_it_has(tmp_path: Path) -> None:
+    tree = Path(watersmeet.__file__).parents[1]
+    command = [sys.executable, "-m", "benchmarks", "kernels", "--quick", "--only", "push", "--against", str(tree)]
+    search = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+    running = subprocess.Popen(
+        [*command, "--out", tmp_path], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": search}
+    )
+    with running:
+        assert running.stdout is not None
+        assert any("expected" in line for line in running.stdout), "the experiment has begun"
+        running.terminate()
+    assert running.returncode == 130
+    written = json.loads((tmp_path / "push_against.json").read_text())
+    assert written["cut_off"] is True
+    assert written["notes"] == ["cut off: only what had been measured by then"]

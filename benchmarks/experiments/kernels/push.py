@@ -87,6 +87,7 @@ def run(context: Context) -> Result:
                 join = take_turn(worker)
                 taken[name] = (join["seconds"], join["cpu_seconds"])
                 measured[name].pairs = join["window_pairs"]
+            context.noted.append({"what": "turn", "number": turn, "seconds and processor seconds": taken})
             if not warming:
                 each += timed.each
                 for name, figures in taken.items():

@@ -59,6 +59,7 @@ def run(context: Context) -> Result:
             for name in list(workers)[:: -1 if turn % 2 else 1]:
                 workers[name].ask()
                 taken[name].append(cast("PushTurn", workers[name].answer()))
+                context.noted.append({"what": name, "turn": turn, **taken[name][-1]})
     _check(taken)
     return _report({name: some[1:] for name, some in taken.items()}, task, context.before)
 
