@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from benchmarks.data import stream_rows
 from watersmeet import StreamJoin, band, time_window
-from watersmeet.engine.stream_join import TopologyName
-from watersmeet.subwindow.choose import Structure
+from watersmeet.spec.options import Structure, TopologyName
 
 __all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
 

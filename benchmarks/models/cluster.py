@@ -31,9 +31,9 @@ from watersmeet.balance.balancer import Decision, Settings, decide, forget
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.balance.loads import FADING, HEAVIEST, CoreLoad, GroupLoad, GroupReport, Held, Observation
 from watersmeet.engine.result import gather_pairs, result_schema
+from watersmeet.spec.options import Structure
 from watersmeet.spec.predicates import equal
 from watersmeet.spec.window import time_window
-from watersmeet.subwindow.choose import Structure
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import plan_join
 from watersmeet.window.stream_window import StreamWindow

@@ -19,8 +19,8 @@ import pyarrow as pa
 from benchmarks.experiment import Context, Experiment
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from benchmarks.rig import Rig
-from watersmeet.engine.stream_join import TopologyName
 from watersmeet.engine.topologies.splitjoin import JoinCore, SplitJoin
+from watersmeet.spec.options import TopologyName
 
 __all__ = ["EXPERIMENT"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -20,27 +19,26 @@ from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, 
 from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables, result_schema
 from watersmeet.engine.snapshot import Saved, read_snapshot, refusing_damage, write_snapshot
-from watersmeet.engine.topologies import TOPOLOGIES, TopologyName
-from watersmeet.engine.topologies.contract import Layout, Order, SavedSegment
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.engine.topologies import TOPOLOGIES
+from watersmeet.engine.topologies.contract import Layout, SavedSegment
 from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.options import (
+    How,
+    Late,
+    Order,
+    Structure,
+    TopologyName,
+    check_join,
+    check_options,
+    check_schemas,
+    check_threads,
+    refuse_order,
+)
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.typing import check_depth
-from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window
-from watersmeet.subwindow.choose import Structure
+from watersmeet.spec.window import Window
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_cores", "check_join", "check_numbers"]
-
-How = Literal["inner"]
-Late = Literal["drop", "error"]
-MOST_CORES: Final = 1024
-ALLOWED: Final = {
-    "how": get_args(How),
-    "topology": get_args(TopologyName),
-    "late": get_args(Late),
-    "order": (None, *get_args(Order)),
-}
+__all__ = ["JoinMetrics", "StreamJoin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +137,12 @@ class StreamJoin(Lifecycle):
         batch_seconds: float | None = None,
     ) -> None:
         super().__init__()
-        _check_options(how=how, topology=topology, late=late, order=order)
-        _check_schemas(left, right)
-        check_join(on, window, (TimeWindow, CountWindow))
-        check_cores(cores)
-        check_numbers(block_rows=block_rows)
-        _check_batches(batch_rows, batch_seconds)
-        _check_order(topology, order)
+        check_schemas(left, right)
+        check_join(on, window, many=False)
+        check_threads(cores)
+        check_options(how=how, topology=topology, structure=structure, late=late, order=order)
+        check_options(block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
+        _check_order(order, topology)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
         self._options = {
@@ -367,11 +364,12 @@ class StreamJoin(Lifecycle):
         given = {"topology": topology, "cores": cores}
         changed = {name: value for name, value in given.items() if value is not None}
         if topology is not None:
-            _check_options(topology=topology)
+            check_options(topology=topology)
         if cores is not None:
-            check_cores(cores)
+            check_threads(cores)
         saved = read_snapshot(blob)
-        _check_order(topology, saved.options.get("order"))
+        if topology is not None:
+            _check_order(saved.options.get("order"), topology)
         with refusing_damage():
             return cls._restored(saved, {**saved.options, **changed})
 
@@ -403,85 +401,6 @@ def _visible(schemas: dict[Side, pa.Schema], columns: int) -> list[int]:
     return [column for column in range(columns) if column not in hidden]
 
 
-def _check_options(**given: str | None) -> None:
-    for name, value in given.items():
-        if value not in ALLOWED[name]:
-            allowed = ", ".join(map(repr, ALLOWED[name]))
-            raise SpecificationError(
-                explain_refusal(f"{name}={value!r}", allowed, f"leave {name} out, or give one of these")
-            )
-
-
-def _check_order(topology: TopologyName | None, order: object) -> None:
-    if topology is not None and order is not None and TOPOLOGIES[topology].meets_later:
-        raise SpecificationError(
-            explain_refusal(
-                f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
-                "order=None with this topology; an order with any other",
-                'choose topology="splitjoin" or "panjoin"',
-            )
-        )
-
-
-def _check_schemas(left: object, right: object) -> None:
-    for name, schema in (("left", left), ("right", right)):
-        if not isinstance(schema, pa.Schema):
-            raise SpecificationError(
-                explain_refusal(f"{name}={type(schema).__name__}", "a pyarrow.Schema", f"give {name}=table.schema")
-            )
-
-
-def check_join(on: object, window: object, kinds: tuple[type, ...]) -> None:
-    """Raise unless ``on`` is a predicate or text, and ``window`` one of some kinds of windows."""
-    if not isinstance(on, str | Predicate):
-        raise SpecificationError(
-            explain_refusal(
-                f"on={type(on).__name__}", "a predicate or Spark SQL text", f"give for example {_example(on)}"
-            )
-        )
-    if isinstance(on, Predicate):
-        check_depth(on)
-    if not isinstance(window, kinds):
-        many = isinstance(window, TimeWindows | CountWindows)
-        raise SpecificationError(
-            explain_refusal(
-                f"window={window!r}",
-                "time_window(…) or count_window(…)" + (" of two streams: left and right" if many else ""),
-                'give for example window=wm.time_window("10 minutes", ts="ts")',
-            )
-        )
-
-
-def _example(on: object) -> str:
-    """Return a predicate that may be what was meant."""
-    names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
-    return "on=" + " & ".join(f'wm.equal("{name}")' for name in names) + ', or on="left.x < right.y"'
-
-
-def check_numbers(**given: object) -> None:
-    """Raise unless all options given are whole numbers of at least 1."""
-    for name, number in given.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise SpecificationError(
-                explain_refusal(f"{name}={number!r}", "a whole number of at least 1", f"leave {name} out")
-            )
-
-
-def check_cores(cores: object) -> None:
-    """Raise unless this is a number of threads that a machine can have."""
-    check_numbers(cores=cores)
-    assert isinstance(cores, int)
-    if cores > MOST_CORES:
-        raise SpecificationError(
-            explain_refusal(f"cores={cores}", f"at most {MOST_CORES}", "give the number of this machine's cores")
-        )
-
-
-def _check_batches(rows: object, seconds: object) -> None:
-    if rows is not None:
-        check_numbers(batch_rows=rows)
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_number and 0 < seconds < math.inf):  # type: ignore[operator]
-        raise SpecificationError(
-            explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0 and finite", "leave batch_seconds out")
-        )
+def _check_order(order: object, topology: TopologyName) -> None:
+    if order is not None and TOPOLOGIES[topology].meets_later:
+        raise refuse_order(order, topology)

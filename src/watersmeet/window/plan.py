@@ -19,9 +19,9 @@ from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_o
 from watersmeet.spec.intervals import IntervalSet
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain, normal_form
+from watersmeet.spec.options import Structure, check_options
 from watersmeet.spec.typing import Schemas, check_predicate, type_of
 from watersmeet.spec.window import TimeWindow, Window
-from watersmeet.subwindow.choose import Structure, check_structure
 from watersmeet.window.arrival import Moments
 from watersmeet.window.streams import AxisSide
 
@@ -124,7 +124,7 @@ def plan_join(
     allows an index for each term of a disjunction. Columns may be named in any case,
     unless ``case_sensitive``.
     """
-    check_structure(structure)
+    check_options(structure=structure)
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
     if not sides_of(predicate) <= set(schemas):
         raise SpecificationError(

@@ -27,10 +27,10 @@ from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_
 from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
+from watersmeet.spec.options import Structure, check_options
 from watersmeet.spec.streams import by_sides, check_names, take_apart
 from watersmeet.spec.typing import check_predicate
 from watersmeet.spec.window import CountWindows, TimeWindows, Windows
-from watersmeet.subwindow.choose import Structure, check_structure
 from watersmeet.window.arrival import Moments
 from watersmeet.window.plan import MICRO_SCALE, JoinPlan, arrival_axis, check_layouts, check_time_column, plan_join
 from watersmeet.window.streams import AxisSide
@@ -165,7 +165,7 @@ def plan_streams(
     case_sensitive: bool = False,
 ) -> MultiPlan:
     """Check a join of many streams and return its plan; ``case_sensitive`` as for two."""
-    check_structure(structure)
+    check_options(structure=structure)
     streams = check_names(schemas)
     own = dict(schemas)
     check_layouts(own)

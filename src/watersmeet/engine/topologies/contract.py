@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +27,14 @@ from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Layout", "Order", "SavedSegment", "Topology"]
+__all__ = ["Layout", "SavedSegment", "Topology"]
 
-Order = Literal["outer", "inner"]
 SavedSegment = tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]
 """The rows of a subwindow, with their arrival numbers in a count window."""
 

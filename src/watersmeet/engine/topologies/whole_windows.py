@@ -21,8 +21,9 @@ import pyarrow as pa
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.result import pairs_at_once
-from watersmeet.engine.topologies.contract import Layout, Order, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
