@@ -85,27 +85,24 @@ def keep_pairs_in_ranges(
 def keep_pairs_in_count_window(
     who: Int32s,
     row: Int32s,
-    stored: Int64s,
+    stored_sequence: Int64s,
+    stored_seen: Int64s,
     stored_length: int,
+    sequence: Int64s,
     seen: Int64s,
-    probing_sequence: Int64s,
-    probing_length: int,
+    length: int,
     keep: npt.NDArray[np.bool_],
 ) -> int:
     """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
 
-    ``seen[w]`` is how many rows of the stored stream had arrived before probing row ``w``. ``stored`` has two columns:
-    a stored row's number, and how many rows of the probing stream had arrived before it, since either of the two rows
-    may be the later one.
+    Each row has its number, its ``sequence``, and how many rows of the other stream it had ``seen``, since either of
+    the two rows may be the later one. The windows' lengths are those of the stored stream and of the probing one.
     """
     kept = 0
     for i in range(len(who)):
-        s = stored[row[i], 0]
+        s = stored_sequence[row[i]]
         w = who[i]
-        if s < seen[w]:
-            inside = seen[w] - s <= stored_length
-        else:
-            inside = stored[row[i], 1] - probing_sequence[w] <= probing_length
+        inside = seen[w] - s <= stored_length if s < seen[w] else stored_seen[row[i]] - sequence[w] <= length
         keep[i] &= inside
         kept += keep[i]
     return kept

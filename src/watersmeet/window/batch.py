@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ LOWEST = np.int64(-(2**63))
 HIGHEST = np.int64(2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """Count windows: each row's number in its own stream, and how many rows of the other stream came before it."""
 
     sequence: Int64s
@@ -118,17 +117,13 @@ class KeyedBatch:
         table = pa.Table.from_batches([batch.rows for batch in batches]).unify_dictionaries().combine_chunks()
         rows = table.to_batches()[0] if table.num_rows else last.rows
         arrivals = [batch.arrival for batch in batches if batch.arrival is not None]
-        arrival = None
-        if arrivals:
-            sequences, seen = ([getattr(own, name) for own in arrivals] for name in ("sequence", "seen"))
-            arrival = Arrival(np.concatenate(sequences), np.concatenate(seen))
+        arrival = Arrival(*map(np.concatenate, zip(*arrivals, strict=True))) if arrivals else None
         known = set.intersection(*(set(batch.keys) for batch in batches))
         keys = {axis: np.concatenate([batch.keys[axis] for batch in batches]) for axis in known}
         return KeyedBatch(first.plan, first.side, rows, arrival, keys)
 
     def _with(self, rows: pa.RecordBatch, cut: Callable[[Int64s], Int64s]) -> KeyedBatch:
-        arrival = self.arrival
-        some = None if arrival is None else Arrival(cut(arrival.sequence), cut(arrival.seen))
+        some = None if self.arrival is None else Arrival(*map(cut, self.arrival))
         known = list(self.keys.items())  # another thread may add to them
         return KeyedBatch(self.plan, self.side, rows, some, {axis: cut(key) for axis, key in known})
 

@@ -58,8 +58,7 @@ class Segment:
         """Store rows (not none) whose sorted keys are known already."""
         self.enter(entries)
         self.place.include(place)
-        numbers = None if arrival is None else np.column_stack((arrival.sequence, arrival.seen))
-        self.payload.append(rows, numbers, place)
+        self.payload.append(rows, arrival, place)
 
     def enter(self, entries: Entries) -> None:
         """Put rows (not none), which are stored besides, into the index."""
@@ -70,7 +69,7 @@ class Segment:
     def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
         """Return all rows held as one batch, with their arrival numbers in a count window."""
         rows, numbers = self.payload.save()
-        return rows, None if numbers is None else numbers[:, 0]
+        return rows, None if numbers is None else numbers[0]
 
     def seal(self) -> None:
         """Take note that this segment is no longer the newest."""

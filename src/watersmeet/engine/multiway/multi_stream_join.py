@@ -235,8 +235,10 @@ class MultiStreamJoin(Lifecycle):
                     "take what the iterator still has, or what push() returns, and save then",
                 )
             )
-        chunks = {stream: stage.rows.chunks for stream, stage in self._strategy.stages.of.items()}
-        rows = {stream: [(chunk.rows, chunk.counts) for chunk in own] for stream, own in chunks.items()}
+        stores = {stream: stage.rows for stream, stage in self._strategy.stages.of.items()}
+        rows = {
+            stream: [(chunk.rows, store.counts(chunk)) for chunk in store.chunks] for stream, store in stores.items()
+        }
         return write_snapshot(
             Saved(self._plan, self._options, self._intake.progress, self._results, self._finished, rows)
         )

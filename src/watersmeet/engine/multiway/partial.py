@@ -39,7 +39,7 @@ class Partials:
         """The streams whose rows are known."""
         return frozenset(self.numbers)
 
-    def picked(self, keep: Bools | Int64s) -> Partials:
+    def picked(self, keep: Bools | Int64s | Int32s) -> Partials:
         """Return some of them."""
         return Partials(self.block, self.limits, {stream: own[keep] for stream, own in self.numbers.items()})
 

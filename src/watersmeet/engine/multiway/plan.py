@@ -94,6 +94,10 @@ class MultiPlan:
         """The streams' names, in their order."""
         return tuple(self.schemas)
 
+    def streams_from(self, first: Side) -> tuple[Side, ...]:
+        """Return the streams' names, a certain one first."""
+        return first, *(stream for stream in self.streams if stream != first)
+
     def pair(self, one: Side, other: Side) -> PairPlan:
         """Return what holds between two streams."""
         return self.pairs[frozenset((one, other))]

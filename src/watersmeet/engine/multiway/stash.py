@@ -107,7 +107,7 @@ class Stash:
         first, second = plan.streams
         for chunk in stores[0].chunks if is_filled else ():
             limits = {stream: stage.rows.end for stream, stage in stages.of.items()}
-            rows = stages.start(Block(first, chunk.rows, chunk.counts, chunk.first, limits))
+            rows = stages.start(Block(first, chunk.rows, stores[0].counts(chunk), chunk.first, limits))
             for pairs in stages.pass_through(rows, Step((second,), first), Passage()):
                 self._append(pairs, begin, after)
                 begin = after

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.plan import MultiPlan
-from watersmeet.engine.multiway.rows import Chunk
+from watersmeet.engine.multiway.rows import chunk_of
 from watersmeet.engine.multiway.stage import Piece, Stages
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
@@ -50,9 +50,10 @@ class Pieces(Runs[Piece]):
 
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
         """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""
+        store = stages.of[stream].rows
         chunks = [self.find(stream, run, Found()).chunk for run in runs]
         rows = one_batch(pa.Table.from_batches([chunk.rows for chunk in chunks]))
-        counted = [chunk.counts for chunk in chunks if chunk.counts is not None]
+        counted = [counts for chunk in chunks if (counts := store.counts(chunk)) is not None]
         counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
         alone = Stages(self._plan, dict.fromkeys(self._plan.streams, runs[0].first))
         for name, stage in stages.of.items():
@@ -79,7 +80,9 @@ class Pieces(Runs[Piece]):
             names = self._plan.pair(stream, partner).columns(stream)
             rows = narrowed(names, [content.rows.column(name) for name in names], numbers)
             segments[partner] = segment_of(index, rows, arrival_of(stream, partner, counts), run)
-        return Piece(Chunk(run.first, content.rows, counts, Extent(run.low, run.high)), segments)
+        place = Extent(run.low, run.high)
+        chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
+        return Piece(chunk, segments)
 
     def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a piece takes."""
