@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.topologies.contract import SavedSegment
 from watersmeet.spec.expression import Side
 from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.segment import SavedSegment
 
 __all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_numbers", "sort_pairs", "without_numbers"]
 

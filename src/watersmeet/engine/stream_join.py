@@ -18,9 +18,11 @@ from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables, result_schema
-from watersmeet.engine.snapshot import Saved, read_snapshot, refusing_damage, write_snapshot
+from watersmeet.engine.saved_state import State
+from watersmeet.engine.sections import refusing_damage
+from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.topologies import TOPOLOGIES
-from watersmeet.engine.topologies.contract import Layout, SavedSegment
+from watersmeet.engine.topologies.contract import Layout
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.options import (
     How,
@@ -37,6 +39,7 @@ from watersmeet.spec.options import (
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import OTHER_SIDE, plan_join
+from watersmeet.window.segment import SavedSegment
 
 __all__ = ["JoinMetrics", "StreamJoin"]
 
@@ -342,10 +345,7 @@ class StreamJoin(Lifecycle):
         return write_snapshot(
             Saved(
                 plan=self._plan,
-                options=self._options,
-                progress=self._intake.progress,
-                pairs=self._pairs,
-                finished=self._finished,
+                state=State(self._options, self._intake.progress, self._pairs, self._finished),
                 segments={side: self._saved(side) for side in OTHER_SIDE},
                 owed=self._with_owed([] if self._finished else self._still_to_meet()),
             )
@@ -369,9 +369,9 @@ class StreamJoin(Lifecycle):
             check_threads(cores)
         saved = read_snapshot(blob)
         if topology is not None:
-            _check_order(saved.options.get("order"), topology)
+            _check_order(saved.state.options.get("order"), topology)
         with refusing_damage():
-            return cls._restored(saved, {**saved.options, **changed})
+            return cls._restored(saved, {**saved.state.options, **changed})
 
     @classmethod
     def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
@@ -384,8 +384,8 @@ class StreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.progress
-        join._pairs, join._finished, join._owed = saved.pairs, saved.finished, saved.owed
+        join._intake.progress = saved.state.progress
+        join._pairs, join._finished, join._owed = saved.state.results, saved.state.finished, saved.owed
         for side, segments in saved.segments.items():
             for segment in segments:
                 numbered = segment if join._numbering is None else join._numbering.restore(side, segment)

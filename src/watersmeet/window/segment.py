@@ -25,9 +25,11 @@ from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Payload
 
-__all__ = ["Segment"]
+__all__ = ["SavedSegment", "Segment"]
 
 Int64s = npt.NDArray[np.int64]
+SavedSegment = tuple[pa.RecordBatch, Int64s | None]
+"""The rows of a subwindow, with their arrival numbers in a count window."""
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Segment:
         if entries.group is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 
-    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+    def save(self) -> SavedSegment:
         """Return all rows held as one batch, with their arrival numbers in a count window."""
         rows, numbers = self.payload.save()
         return rows, None if numbers is None else numbers[0]

@@ -29,7 +29,7 @@ from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, extent_of
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.sample import sample_rows
-from watersmeet.window.segment import Segment
+from watersmeet.window.segment import SavedSegment, Segment
 from watersmeet.window.verify import Candidates, Verifier
 
 __all__ = ["Match", "StreamWindow"]
@@ -172,7 +172,7 @@ class StreamWindow:
             left += self.segments[0].expire(before)
         return left
 
-    def save(self) -> list[tuple[pa.RecordBatch, Int64s | None]]:
+    def save(self) -> list[SavedSegment]:
         """Return the rows of each segment, with their arrival numbers in a count window."""
         return [segment.save() for segment in self.segments]
 

@@ -19,7 +19,8 @@ from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snap
 from watersmeet.engine.multiway.stage import Stages
 from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.engine.result import bounded_tables
-from watersmeet.engine.snapshot import refusing_damage
+from watersmeet.engine.saved_state import State
+from watersmeet.engine.sections import refusing_damage
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options, check_threads
@@ -239,9 +240,8 @@ class MultiStreamJoin(Lifecycle):
         rows = {
             stream: [(chunk.rows, store.counts(chunk)) for chunk in store.chunks] for stream, store in stores.items()
         }
-        return write_snapshot(
-            Saved(self._plan, self._options, self._intake.progress, self._results, self._finished, rows)
-        )
+        state = State(self._options, self._intake.progress, self._results, self._finished)
+        return write_snapshot(Saved(self._plan, state, rows))
 
     @classmethod
     def restore(cls, blob: bytes, *, strategy: Strategy | None = None, cores: int | None = None) -> Self:
@@ -257,7 +257,7 @@ class MultiStreamJoin(Lifecycle):
             check_threads(cores)
         saved = read_snapshot(blob)
         with refusing_damage():
-            return cls._restored(saved, {**saved.options, **changed})
+            return cls._restored(saved, {**saved.state.options, **changed})
 
     @classmethod
     def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
@@ -269,8 +269,8 @@ class MultiStreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.progress
-        join._results, join._finished = saved.results, saved.finished
+        join._intake.progress = saved.state.progress
+        join._results, join._finished = saved.state.results, saved.state.finished
         for stream, chunks in saved.rows.items():
             for rows, counts in chunks:
                 join._strategy.load(stream, rows, counts)

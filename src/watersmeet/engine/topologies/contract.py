@@ -31,12 +31,10 @@ from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import JoinPlan
+from watersmeet.window.segment import SavedSegment
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Layout", "SavedSegment", "Topology"]
-
-SavedSegment = tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]
-"""The rows of a subwindow, with their arrival numbers in a count window."""
+__all__ = ["Layout", "Topology"]
 
 
 @dataclass(frozen=True)

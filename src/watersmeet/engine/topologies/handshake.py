@@ -45,12 +45,13 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, last_place
-from watersmeet.engine.topologies.contract import Layout, SavedSegment, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed
 from watersmeet.window.payload import Extent
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.segment import SavedSegment
 from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["Handshake"]
