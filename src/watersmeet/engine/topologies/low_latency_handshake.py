@@ -131,11 +131,10 @@ class LowLatencyHandshake(Topology):
     """The chain, and the caller as source and coordinator."""
 
     keeps_order: ClassVar[bool] = False
-    core_class: ClassVar[type[LowLatencyCore]] = LowLatencyCore
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._cores = [self.core_class(layout, number) for number in range(layout.cores)]
+        self._cores = [LowLatencyCore(layout, number) for number in range(layout.cores)]
         self._crew = Crew()
         self._inboxes: list[Inbox[Message]] = [
             self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, joined=_joined)
