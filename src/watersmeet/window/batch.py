@@ -67,6 +67,7 @@ class KeyedBatch:
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[tuple[int, Borders], list[KeyRange]] = field(default_factory=dict)
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
+    _place: Extent | None = None
     _reach: tuple[Extent, Extent] | None = None
     _portion: tuple[int, int] = (0, 1)
     _computing: RLock = field(default_factory=RLock)
@@ -167,7 +168,22 @@ class KeyedBatch:
 
         Shares are stretches of the sorted order, so each thread walks through its own part of an index.
         """
+        if of == 1:
+            return self
+        if len(self):
+            self.reach()  # once, and not by every thread
         return replace(self, _portion=(number, of))
+
+    def place(self) -> Extent:
+        """Return where the batch (not empty) lies in its own window: from which timestamp or number to which."""
+        if self._place is None:
+            if self.arrival is not None:
+                places = self.arrival.sequence
+            else:
+                assert self.plan.time is not None
+                places = self.key(self.plan.time)
+            self._place = extent_of(places)
+        return self._place
 
     def reach(self) -> tuple[Extent, Extent]:
         """Return the extents of the earliest and of the latest place in the other window that each row meets.
@@ -181,7 +197,9 @@ class KeyedBatch:
                 self._reach = Extent(seen.low - length, seen.high - length), Extent(seen.low - 1, seen.high - 1)
             else:
                 assert self.plan.time is not None
-                (wanted,) = self.ranges(self.plan.time)
+                ends = self.place()  # of all rows the first reaches back furthest, and the last ahead
+                time = self.plan.axes[self.plan.time]
+                (wanted,) = row_ranges(time, self.side, np.array([ends.low, ends.high]))
                 self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
         return self._reach
 

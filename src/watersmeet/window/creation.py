@@ -71,13 +71,13 @@ class Creator:
             return False
         return segment.rows < SMALLEST_SEGMENT or segment.place.high - segment.place.low < self._span
 
-    def create(self, batch: KeyedBatch, place: Extent, beside: Neighbours, *, in_chunks: bool) -> Segment:
-        """Return an empty segment for a batch, at ``place``, and what follows it.
+    def create(self, batch: KeyedBatch, beside: Neighbours, *, in_chunks: bool) -> Segment:
+        """Return an empty segment for a batch and what follows it.
 
         Where its rows are to stay where they are, in memory that is mapped perhaps, they are held ``in_chunks``.
         """
         predecessor = beside.predecessor
-        choices = self._choose(batch, place, beside)
+        choices = self._choose(batch, beside)
         capacity = min(self._capacity(len(batch), choice, predecessor) for choice in choices)
         payload = self._payload(batch, predecessor, in_chunks=in_chunks)
         before = [] if predecessor is None else [part.index for part in (predecessor, *predecessor.others)]
@@ -117,7 +117,7 @@ class Creator:
             expected = LARGEST_SEGMENT if predecessor is None else predecessor.rows
         return min(LARGEST_STEP, max(SMALLEST_SEGMENT, expected // steps))
 
-    def _choose(self, batch: KeyedBatch, place: Extent, beside: Neighbours) -> list[Choice]:
+    def _choose(self, batch: KeyedBatch, beside: Neighbours) -> list[Choice]:
         """Ask for a decision, with what samples of both streams show: one order, or one for each branch."""
         plan, side = self._plan, self._side
         own = sample_rows(batch.rows)
@@ -128,7 +128,7 @@ class Creator:
         }
         if plan.time is not None:
             reach = plan.length("left") + plan.length("right")
-            fractions[plan.time] = min(1.0, reach / max(1, self._expected_span(len(batch), place)))
+            fractions[plan.time] = min(1.0, reach / max(1, self._expected_span(len(batch), batch.place())))
         choices = [
             choose(
                 plan.structure,

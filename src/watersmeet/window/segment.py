@@ -50,11 +50,11 @@ class Segment:
         """Rows ever stored here."""
         return self.payload.appended
 
-    def insert(self, batch: KeyedBatch, place: Extent) -> None:
-        """Store a batch (not empty) that lies at ``place`` in the window."""
+    def insert(self, batch: KeyedBatch) -> None:
+        """Store a batch (not empty)."""
         for other in self.others:
             other.enter(batch.entries(other.choice.order, self.rows))
-        self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, place)
+        self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, batch.place())
 
     def store(self, entries: Entries, rows: pa.RecordBatch, arrival: Arrival | None, place: Extent) -> None:
         """Store rows (not none) whose sorted keys are known already."""

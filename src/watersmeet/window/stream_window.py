@@ -26,7 +26,7 @@ from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.creation import Creator, Neighbours
 from watersmeet.window.expiry import Departed
-from watersmeet.window.payload import Extent, extent_of
+from watersmeet.window.payload import Extent
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.sample import sample_rows
 from watersmeet.window.segment import SavedSegment, Segment
@@ -79,11 +79,10 @@ class StreamWindow:
         self._newest = batch
         if len(batch) == 0:
             return
-        place = self.place_of(batch)
         segment = self.segments[-1] if self.segments else None
         if segment is None or not self._creator.has_room(segment, batch):
-            segment = self._create(batch, place, other, in_chunks=False)
-        segment.insert(batch, place)
+            segment = self._create(batch, other, in_chunks=False)
+        segment.insert(batch)
 
     def append(self, batch: KeyedBatch, other: StreamWindow | None) -> Segment:
         """Store a batch (not empty) as a segment of its own, and return that; ``other`` is sampled if it is known."""
@@ -91,29 +90,19 @@ class StreamWindow:
         return self._append(batch, other)
 
     def _append(self, batch: KeyedBatch, other: StreamWindow | None) -> Segment:
-        place = self.place_of(batch)
-        segment = self._create(batch, place, other, in_chunks=True)
-        segment.insert(batch, place)
+        segment = self._create(batch, other, in_chunks=True)
+        segment.insert(batch)
         return segment
 
-    def _create(self, batch: KeyedBatch, place: Extent, other: StreamWindow | None, *, in_chunks: bool) -> Segment:
+    def _create(self, batch: KeyedBatch, other: StreamWindow | None, *, in_chunks: bool) -> Segment:
         assert other is None or other.side != self.side, "a window is not its own opposite: its columns are others"
         newest, opposite = (window.segments[-1] if window and window.segments else None for window in (self, other))
         if newest is not None:
             newest.seal()
         beside = Neighbours(self.rows, newest, opposite, None if other is None else other.sample())
-        segment = self._creator.create(batch, place, beside, in_chunks=in_chunks)
+        segment = self._creator.create(batch, beside, in_chunks=in_chunks)
         self.segments.append(segment)
         return segment
-
-    def place_of(self, batch: KeyedBatch) -> Extent:
-        """Return where a batch lies in what the window is measured in: timestamps or arrival numbers."""
-        if self.plan.time is not None:
-            places = batch.key(self.plan.time)
-        else:
-            assert batch.arrival is not None
-            places = batch.arrival.sequence
-        return extent_of(places)
 
     def sample(self) -> pa.RecordBatch | None:
         """Return some of the newest rows, or None when none has come yet."""

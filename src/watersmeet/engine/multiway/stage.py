@@ -45,7 +45,7 @@ from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.chunks import Chunk
 from watersmeet.window.expiry import Bounds, Departed, expire
-from watersmeet.window.payload import extent_of
+from watersmeet.window.payload import Extent
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import Match, StreamWindow
 from watersmeet.window.verify import in_count_window, in_ranges, kept_pairs, truth
@@ -103,7 +103,7 @@ class Stage:
     def hold(self, block: Block) -> None:
         """Hold a block's rows, so that they are found by number; they are not yet found by probes."""
         if len(block):
-            self.rows.append(block.rows, block.counts, extent_of(self._place(block)))
+            self.rows.append(block.rows, block.counts, self._place(block))
 
     def index(self, block: Block, stages: Mapping[Side, Stage]) -> None:
         """Let a block's rows be found by probes; the other ``stages`` are sampled when a segment has to be created."""
@@ -112,7 +112,7 @@ class Stage:
 
     def piece(self, block: Block, stages: Mapping[Side, Stage]) -> Piece:
         """Hold and index a block's rows (not none) as a piece of its own, and return that."""
-        streams, place = self.plan.streams_from(self.stream), extent_of(self._place(block))
+        streams, place = self.plan.streams_from(self.stream), self._place(block)
         chunk = chunk_of(streams, self.rows.end, block.rows, block.counts, place)
         self.rows.add(chunk)
         segments = {}
@@ -146,12 +146,9 @@ class Stage:
         """Bytes held by rows and indexes."""
         return self.rows.nbytes + sum(window.nbytes for window in self.windows.values())
 
-    def _place(self, block: Block) -> Int64s:
-        if block.counts is not None:
-            return block.counts[self.stream]
-        pair = self.plan.pair(self.stream, self.plan.neighbours[self.stream][0])
-        assert pair.plan.time is not None
-        return block.batch(pair).key(pair.plan.time)
+    def _place(self, block: Block) -> Extent:
+        """Return where a block lies in the window: any neighbour's view of it knows."""
+        return block.batch(self.plan.pair(self.stream, self.plan.neighbours[self.stream][0])).place()
 
 
 class Stages:

@@ -44,7 +44,7 @@ import pyarrow as pa
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, last_place
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
 from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.engine.topologies.stretch import Stretch, extent_of_numbers, from_number
 from watersmeet.spec.expression import Side
@@ -167,7 +167,7 @@ class HandshakeCore:
         segment = self.segments[side]
         if self.next[side] is None:
             before = self._expired[side]
-            while before is not None and segment.blocks and last_place(segment.blocks[0]) < before:
+            while before is not None and segment.blocks and segment.blocks[0].place().high < before:
                 block = segment.drop_oldest()
                 numbers = None if block.arrival is None else block.arrival.sequence
                 self.departed[side].append(Departed(block.rows, numbers))
@@ -325,7 +325,7 @@ class _Alive:
         self.rows = 0
 
     def enter(self, block: KeyedBatch) -> int:
-        self._blocks.append((last_place(block), len(block)))
+        self._blocks.append((block.place().high, len(block)))
         self.rows += len(block)
         return self.rows
 

@@ -1,8 +1,8 @@
 """A stretch of one stream: its rows on one core of handshake join's chain, coming in at one end and going at the other.
 
 Rows come and go in blocks. They are indexed by windows of a few blocks each, *pieces*, so that an insertion costs
-little and a probe finds few pieces. A block that has left is at once no longer found, though its index goes only with all
-others of its piece: what the oldest piece finds is filtered by the rows' numbers.
+little and a probe finds few pieces. A block that has left is at once no longer found, though its index goes only with
+all others of its piece: what the oldest piece finds is filtered by the rows' numbers.
 """
 
 from __future__ import annotations
