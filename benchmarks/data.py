@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from watersmeet.arrays import Float64s, Int64s
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
 __all__ = [
     "DISTRIBUTIONS",
     "KEY_RANGE",
     "STREAMS",
-    "Int64s",
     "SideName",
     "Ticks",
     "band_for",
@@ -32,7 +31,6 @@ __all__ = [
     "stream_rows",
 ]
 
-Int64s = npt.NDArray[np.int64]
 Rng = np.random.Generator
 SideName = Literal["left", "right", "third"]
 STREAMS: Final[tuple[SideName, ...]] = ("left", "right", "third")
@@ -72,7 +70,7 @@ def _increasing(rng: Rng, n: int, first: int) -> Int64s:
     return 100 * (first + np.arange(n)) + rng.integers(0, 10_000, n)
 
 
-def _clipped(fraction: npt.NDArray[np.float64]) -> Int64s:
+def _clipped(fraction: Float64s) -> Int64s:
     return np.clip(fraction * KEY_RANGE, 0, KEY_RANGE - 1).astype(np.int64)
 
 

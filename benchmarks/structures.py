@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.data import Int64s
+from watersmeet.arrays import Int64s
 from watersmeet.spec.options import StructureName
 from watersmeet.subwindow.bi_sort import BiSort
 from watersmeet.subwindow.contract import Entries, Probes, Subwindow

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
@@ -33,8 +33,6 @@ from watersmeet.window.streams import Streams
 
 __all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Part = TypeVar("Part")
 
 ROWS_PER_SLICE: Final = 1 << 17

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.columns.hidden import add_hidden, ends_hidden, own_schema, split_hidden, with_hidden
 from watersmeet.engine.arrow_bytes import read_rows, write_rows
 from watersmeet.engine.intake import Progress
@@ -57,8 +57,6 @@ __all__ = [
     "write_stream",
 ]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 SavedRows = tuple[pa.RecordBatch, Mapping[str, Int64s]]
 """Some rows, and by name the hidden columns of their arrival numbers (in a count window)."""
 

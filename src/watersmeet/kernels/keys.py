@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["keep_pairs_in_count_window", "keep_pairs_in_ranges", "make_monotone", "order_bits", "shift_ranges"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Float64s = npt.NDArray[np.float64]
 
 INT64_MIN = np.int64(-(2**63))
 INT64_MAX = np.int64(2**63 - 1)
@@ -67,9 +64,7 @@ def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool
 
 
 @kernel
-def keep_pairs_in_ranges(
-    who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]
-) -> int:
+def keep_pairs_in_ranges(who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: Bools) -> int:
     """Set ``keep[i]`` if row ``row[i]``'s key lies in the range of ``who[i]``; return how many do."""
     kept = 0
     for i in range(len(who)):
@@ -91,7 +86,7 @@ def keep_pairs_in_count_window(
     sequence: Int64s,
     seen: Int64s,
     length: int,
-    keep: npt.NDArray[np.bool_],
+    keep: Bools,
 ) -> int:
     """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
 

@@ -22,7 +22,6 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import (
@@ -32,6 +31,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
 from watersmeet.spark.cores import KEEPER
@@ -51,9 +51,6 @@ from watersmeet.window.streams import Streams
 
 __all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core", "row_bytes"]
 
-Bools = npt.NDArray[np.bool_]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Column = TypeVar("Column", Bools, Int32s, Int64s)
 Record = dict[str, float | str]
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Route
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
@@ -74,8 +74,6 @@ ROWS_AT_ONCE: Final = 1 << 20
 BYTES_AT_ONCE: Final = 1 << 28
 """What a task collects before it routes."""
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -100,7 +98,7 @@ class Envelope:
     """In a count window."""
     probed: Int64s | None = None
     """The generations that each left row looks into, as bits (None: all)."""
-    group: npt.NDArray[np.int32] | None = None
+    group: Int32s | None = None
     """The group that each row counts for, where groups are counted."""
 
 

@@ -19,9 +19,9 @@ from functools import cache
 from typing import Final, Literal, TypeVar, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Float64s, Int32s, Int64s
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, axis_values, group_keys
@@ -51,8 +51,6 @@ __all__ = [
 
 K = TypeVar("K", bound=str)
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 ROUNDINGS: Final = 64
 """Units in the last place that a chain of eight bands cannot move a value by."""
@@ -231,6 +229,6 @@ def buckets_of(
     return _bucket_number(values + float(low) - slack, size), _bucket_number(values + float(high) + slack, size)
 
 
-def _bucket_number(values: npt.NDArray[np.float64], width: float) -> Int64s:
+def _bucket_number(values: Float64s, width: float) -> Int64s:
     """Return bucket numbers; all values so far out that a bucket is no wider than their rounding share the last one."""
     return np.clip(np.floor(values / width), -FARTHEST, FARTHEST).astype(np.int64)

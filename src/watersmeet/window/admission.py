@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.columns.keys import axis_valid
 from watersmeet.columns.values import is_true
 from watersmeet.spec.errors import LateRowError, explain_refusal
@@ -27,8 +28,6 @@ from watersmeet.window.streams import MICRO_SCALE, Streams, moments_of
 
 __all__ = ["Admission", "Verdict", "admit", "is_late", "keep_rows", "late_error", "times_of"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 Verdicts = npt.NDArray[np.uint8]
 
 

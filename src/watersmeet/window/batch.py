@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges, row_ranges
 from watersmeet.kernels.sorted_run import sort_keys
 from watersmeet.spec.expression import Side
@@ -26,8 +27,6 @@ from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
 __all__ = ["Arrival", "KeyedBatch", "SortedKeys"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 What = TypeVar("What")
 Computed = TypeVar("Computed")
 
@@ -81,7 +80,7 @@ class KeyedBatch:
         """Return the rows with these numbers, in this order."""
         return self._with(self.rows.take(pa.array(numbers)), lambda column: column[numbers])
 
-    def keep(self, mask: npt.NDArray[np.bool_] | None) -> KeyedBatch:
+    def keep(self, mask: Bools | None) -> KeyedBatch:
         """Return the rows that ``mask`` keeps (None: all)."""
         return self if mask is None or mask.all() else self.take(np.flatnonzero(mask))
 

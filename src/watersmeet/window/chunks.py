@@ -19,9 +19,9 @@ from itertools import takewhile
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.kernels.pairs import split_pairs
 from watersmeet.window.expiry import Departed
@@ -29,8 +29,6 @@ from watersmeet.window.payload import Extent, KeysOf, Numbers, Stored
 
 __all__ = ["Chunk", "ChunkedRows", "Chunks", "one_array"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 FAN_IN: Final = 32
 

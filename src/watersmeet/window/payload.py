@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.window.expiry import Departed
 
 __all__ = ["Extent", "KeysOf", "Numbers", "Payload", "Stored", "extent_of"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 KeysOf = Callable[[pa.RecordBatch], Int64s]
 """Computes the keys of some rows."""

@@ -18,9 +18,9 @@ from threading import Lock
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.window.arena import CAN_FREE, Arena
@@ -29,8 +29,6 @@ from watersmeet.window.payload import Extent, KeysOf, Numbers, Stored
 
 __all__ = ["PlainRows", "can_be_plain"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 BYTE: Final = np.dtype(np.uint8)
 WORD: Final = np.dtype(np.int64)
@@ -75,7 +73,7 @@ class _Column:
     def nbytes(self) -> int:
         return self.words.nbytes + (0 if self._valid is None else self._valid.nbytes)
 
-    def _append_valid(self, valid: npt.NDArray[np.bool_]) -> None:
+    def _append_valid(self, valid: Bools) -> None:
         if self._valid is None:
             self._valid = Arena(BYTE, self._reserve // 8 + 1)
             self._valid.append(np.packbits(np.ones(self.words.size, bool), bitorder="little"))

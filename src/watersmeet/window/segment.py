@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.subwindow import contract
 from watersmeet.subwindow.choose import Choice
 from watersmeet.subwindow.contract import (
@@ -27,7 +27,6 @@ from watersmeet.window.payload import Extent, Payload
 
 __all__ = ["SavedSegment", "Segment"]
 
-Int64s = npt.NDArray[np.int64]
 SavedSegment = tuple[pa.RecordBatch, Int64s | None]
 """The rows of a subwindow, with their arrival numbers in a count window."""
 

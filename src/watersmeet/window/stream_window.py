@@ -17,10 +17,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -33,9 +32,6 @@ from watersmeet.window.segment import SavedSegment, Segment
 from watersmeet.window.verify import Candidates, Verifier
 
 __all__ = ["Match", "StreamWindow"]
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.keys import Borders, KeyRange, axis_keys
 from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
@@ -34,9 +34,6 @@ from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
 __all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "truth"]
 
-Bools = npt.NDArray[np.bool_]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 ROWS_PER_CANDIDATE: Final = 4
 """With fewer candidates than one in so many stored rows the residual alone is cheaper than keys for all of them."""

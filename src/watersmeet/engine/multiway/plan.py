@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
@@ -35,7 +33,6 @@ from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, moments_o
 
 __all__ = ["MultiPlan", "PairPlan", "Residual", "plan_streams"]
 
-Bools = npt.NDArray[np.bool_]
 
 TRUE = Boolean(Constant(value=True, kind="boolean"))
 

@@ -7,14 +7,12 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.engine.multiway.partial import Expansion, Partials, together
 
 __all__ = ["in_portions", "merged"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 PORTION: Final = 1 << 17
 """Partial results that are held together: bounds memory at any match probability."""

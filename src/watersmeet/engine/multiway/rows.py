@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.columns.keys import axis_keys
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.engine.multiway.plan import PairPlan
@@ -30,7 +31,6 @@ from watersmeet.window.payload import Extent
 
 __all__ = ["Places", "RowStore", "chunk_of", "keys_of"]
 
-Int64s = npt.NDArray[np.int64]
 
 FAN_IN: Final = 8
 SMALLEST_STEP: Final = 1 << 14

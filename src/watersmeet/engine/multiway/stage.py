@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.hidden import hidden_at
 from watersmeet.columns.keys import row_ranges
 from watersmeet.engine.intake import Arrived
@@ -51,10 +51,6 @@ from watersmeet.window.stream_window import Match, StreamWindow
 from watersmeet.window.verify import in_count_window, in_ranges, kept_pairs, truth
 
 __all__ = ["Piece", "Stage", "Stages", "Step"]
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

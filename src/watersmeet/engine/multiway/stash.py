@@ -22,9 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.plan import PairPlan
@@ -35,8 +33,6 @@ from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["Border", "Stash", "StashPlan"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Border = tuple[int, int]
 """Numbers of rows of the two streams."""
 

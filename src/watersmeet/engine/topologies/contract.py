@@ -19,10 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
@@ -95,7 +94,7 @@ class Topology(Protocol):
         ]
         return [saved for _, saved in sorted(segments, key=lambda entry: entry[0])]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Take in a subwindow of saved rows, whatever topology saved them."""
         ...
 

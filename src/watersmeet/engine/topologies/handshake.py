@@ -38,9 +38,9 @@ from itertools import zip_longest
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
@@ -56,7 +56,6 @@ from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["Handshake"]
 
-Int64s = npt.NDArray[np.int64]
 
 UNACKNOWLEDGED: Final = 8
 LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}

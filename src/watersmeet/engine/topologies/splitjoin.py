@@ -26,9 +26,9 @@ from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import pair_numbers
 from watersmeet.engine.threads import Crew, Inbox
@@ -41,7 +41,6 @@ from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["Punctuation", "SplitJoin", "merge_marked"]
 
-Int64s = npt.NDArray[np.int64]
 
 FANOUT: Final = 8
 FAN_IN: Final = 2

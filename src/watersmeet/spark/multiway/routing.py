@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import Final, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.balance.placement import Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, group_keys
@@ -32,7 +32,6 @@ from watersmeet.spec.normal import Axis, KeyDomain
 __all__ = ["MultiRoutes", "MultiRouting", "MultiRoutingName", "Spot", "choose_multi_routing"]
 
 MultiRoutingName = Literal["auto", "hash", "bucket", "replicate"]
-Int64s = npt.NDArray[np.int64]
 
 HERE: Final = (Fraction(0), Fraction(0))
 
