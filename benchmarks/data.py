@@ -10,21 +10,20 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from watersmeet.arrays import Float64s, Int64s
 
 __all__ = [
     "DISTRIBUTIONS",
     "KEY_RANGE",
     "STREAMS",
-    "Int64s",
     "SideName",
     "band_for",
     "draw_keys",
     "stream_rows",
 ]
 
-Int64s = npt.NDArray[np.int64]
 Rng = np.random.Generator
 SideName = Literal["left", "right", "third"]
 STREAMS: Final[tuple[SideName, ...]] = ("left", "right", "third")
@@ -62,7 +61,7 @@ def _increasing(rng: Rng, n: int, first: int) -> Int64s:
     return 100 * (first + np.arange(n)) + rng.integers(0, 10_000, n)
 
 
-def _clipped(fraction: npt.NDArray[np.float64]) -> Int64s:
+def _clipped(fraction: Float64s) -> Int64s:
     return np.clip(fraction * KEY_RANGE, 0, KEY_RANGE - 1).astype(np.int64)
 
 

@@ -19,8 +19,7 @@ from benchmarks.data import stream_rows
 from watersmeet import StreamJoin, band, time_window
 
 if TYPE_CHECKING:  # an older tree may have them elsewhere
-    from watersmeet.engine.stream_join import TopologyName
-    from watersmeet.subwindow.choose import Structure
+    from watersmeet.spec.options import Structure, TopologyName
 
 __all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
 

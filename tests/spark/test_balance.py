@@ -25,8 +25,8 @@ from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.spark import balancing
 from watersmeet.spark import tables as routing_tables
-from watersmeet.spark.join import Balance
 from watersmeet.spark.tables import Tables
+from watersmeet.spec.options import Balance
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 

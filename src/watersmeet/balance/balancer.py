@@ -35,15 +35,13 @@ from math import ceil
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Float64s
 from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable
 from watersmeet.balance.loads import Observation, Work, measure_work
 
 __all__ = ["Decision", "Plan", "Settings", "decide", "forget"]
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
 Kind = Literal["cut", "mend", "move", "grow", "shrink", "narrow", "widen", "forget", "wait"]
 
 LEAD: Final = 3
@@ -258,7 +256,7 @@ class _Draft:
             share = f"group {group} is {shares[group]:.2f} times a core's fair share"
             self._decide("cut" if after > before else "mend", f"{share}: {after} part(s) instead of {before}")
 
-    def _whole_groups(self) -> tuple[Floats, Floats]:
+    def _whole_groups(self) -> tuple[Float64s, Float64s]:
         """Return the work of each group, were it not cut, and how many times a core's fair share that is."""
         whole = self._work.of_parts(np.ones(len(self.owners), np.int64))
         return whole, whole * len(self.active) / whole.sum()

@@ -33,14 +33,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.kernels.text import mix_hashes
 
 __all__ = ["Buckets", "Route", "Span", "Turns", "place_left", "place_right"]
 
-Bools = npt.NDArray[np.bool_]
 Cores = npt.NDArray[np.uint16]
-Int64s = npt.NDArray[np.int64]
 Span = tuple[Int64s, Int64s]
 """The first and the last bucket of every row: one and the same array where each row has one bucket, as left rows do."""
 Turns = Callable[[], Int64s]
@@ -62,7 +61,7 @@ class Route:
     """Which of them it keeps (None: all)."""
     probed: Int64s | None = None
     """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
-    group: npt.NDArray[np.int32] | None = None
+    group: Int32s | None = None
     """The group that each row counts for, where groups are counted; ``~group`` where it is a copy for that group's sake
     (see :mod:`watersmeet.balance.loads`)."""
 

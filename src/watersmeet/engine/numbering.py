@@ -12,19 +12,18 @@ the join, and the numbers follow from it. For handshake join, when rows enter th
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.topologies.contract import Order, SavedSegment
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.segment import SavedSegment
 
 __all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_numbers", "sort_pairs", "without_numbers"]
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Numbering:

@@ -10,15 +10,13 @@ away.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import BLOCK
 
 __all__ = ["BLOCK", "SHIFT", "empty_run", "merge_runs", "sample_run", "sort_keys"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 SHIFT = BLOCK.bit_length() - 1
 """A position shifted by this is its block's number."""

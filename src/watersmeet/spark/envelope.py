@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
@@ -79,9 +79,6 @@ ROWS_AT_ONCE: Final = 1 << 20
 BYTES_AT_ONCE: Final = 1 << 28
 """What a task collects before it routes."""
 
-Bools = npt.NDArray[np.bool_]
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Column = TypeVar("Column", Bools, Int32s, Int64s)
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

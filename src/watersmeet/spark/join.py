@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.stream_join import Late, check_join
 from watersmeet.spark.balancing import balance_queries, folder_of_tables
 from watersmeet.spark.identity import join_identity
-from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
+from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing.choose import RoutingName, choose_routing
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spark.tables import Tables
-from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.options import Balance, How, Late, Structure, check_join, check_options
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.window import CountWindow, TimeWindow, Window
-from watersmeet.subwindow.choose import Structure
+from watersmeet.spec.window import Window
 from watersmeet.window.plan import plan_join
 
-__all__ = ["Balance", "join"]
-
-Balance = Literal["auto", "off"]
+__all__ = ["join"]
 
 
 def join(
@@ -35,7 +29,7 @@ def join(
     on: Predicate | str,
     window: Window,
     *,
-    how: str = "inner",
+    how: How = "inner",
     routing: RoutingName = "auto",
     structure: Structure = "auto",
     cores: int | None = None,
@@ -75,12 +69,10 @@ def join(
         All left columns, then all right columns; a name that occurs on both sides becomes ``left_NAME`` and
         ``right_NAME``.
     """
-    if how != "inner":
-        raise SpecificationError(explain_refusal(f"how={how!r}", "'inner'", "leave how out"))
-    check_options(late, cores)
-    check_join(on, window, (TimeWindow, CountWindow))
-    if balance not in get_args(Balance):
-        raise SpecificationError(explain_refusal(f"balance={balance!r}", "'auto', 'off'", "leave balance out"))
+    check_join(on, window, many=False)
+    check_options(how=how, structure=structure, late=late, balance=balance)
+    if cores is not None:
+        check_options(cores=cores)
     frames = {"left": left, "right": right}
     spark = check_frames(frames)
     check_session(spark)

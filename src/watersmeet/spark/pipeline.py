@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import TimestampNTZType
 
-from watersmeet.engine.stream_join import check_numbers
 from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.cores import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
@@ -33,7 +32,7 @@ from watersmeet.spec.expression import Side
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 from watersmeet.window.streams import Streams
 
-__all__ = ["METRICS", "cache_bytes", "check_frames", "check_options", "ids_of", "partitions_of", "pipeline"]
+__all__ = ["METRICS", "cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
 
 WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
@@ -166,14 +165,6 @@ def _observed(joined: DataFrame, name: str) -> DataFrame:
 
 
 # --- what joins check and ask of a session --------------------------------------------------------------------------
-
-
-def check_options(late: str, cores: int | None) -> None:
-    """Raise unless the options that all joins have can be used."""
-    if late not in ("drop", "error"):
-        raise SpecificationError(explain_refusal(f"late={late!r}", "'drop', 'error'", "leave late out"))
-    if cores is not None:
-        check_numbers(cores=cores)
 
 
 def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s
 from watersmeet.engine.result import gather_pairs, pairs_at_once
 from watersmeet.spark.core import Core, row_bytes
 from watersmeet.spark.envelope import Envelope
@@ -30,9 +30,6 @@ from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["JoinProcessor"]
-
-Bools = npt.NDArray[np.bool_]
-Int32s = npt.NDArray[np.int32]
 
 
 class JoinProcessor(Core):

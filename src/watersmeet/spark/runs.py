@@ -22,10 +22,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.hidden import (
     Values,
     add_hidden,
@@ -50,7 +49,6 @@ from watersmeet.window.payload import Extent
 
 __all__ = ["Content", "Found", "Index", "Runs"]
 
-Int64s = npt.NDArray[np.int64]
 Piece = TypeVar("Piece")
 
 CHOICES: Final = b"watersmeet choices"
@@ -251,7 +249,7 @@ def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content | None:
     return content if all(_are_rows(row, rows.num_rows) for row in orders) else None
 
 
-def _are_rows(numbers: npt.NDArray[np.int32], count: int) -> bool:
+def _are_rows(numbers: Int32s, count: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < count)
 
 

@@ -13,7 +13,8 @@ from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import create
 from watersmeet.window.batch import Arrival, KeyedBatch
-from watersmeet.window.payload import ChunkedRows, Extent
+from watersmeet.window.chunks import ChunkedRows
+from watersmeet.window.payload import Extent
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import StreamWindow

@@ -23,8 +23,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import ranges, sorted_run
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes, Ranges
+from watersmeet.subwindow.contract import Entries, Matches, Probes, Ranges
 
 __all__ = ["BiSort"]
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.normal import Axis
+from watersmeet.spec.options import Structure, StructureName
 from watersmeet.subwindow.bi_sort import BiSort
 from watersmeet.subwindow.contract import Subwindow
 from watersmeet.subwindow.hash import Hash
@@ -30,16 +30,10 @@ __all__ = [
     "STRUCTURES",
     "Choice",
     "IndexOrder",
-    "Structure",
-    "StructureName",
-    "check_structure",
     "choose",
     "create",
     "order_fraction",
 ]
-
-StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
-Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 
 STRUCTURES: Final[dict[StructureName, type[Subwindow]]] = {
     "scan": Scan,
@@ -76,18 +70,6 @@ class Choice:
     structure: StructureName
     order: IndexOrder
     reason: str
-
-
-def check_structure(name: str) -> None:
-    """Raise unless ``name`` is a structure, or ``"auto"``."""
-    if name not in get_args(Structure):
-        raise SpecificationError(
-            explain_refusal(
-                f"structure={name!r}",
-                ", ".join(map(repr, get_args(Structure))),
-                'leave it out, or write structure="auto"',
-            )
-        )
 
 
 def create(choice: Choice, capacity: int, predecessor: Subwindow | None) -> Subwindow:

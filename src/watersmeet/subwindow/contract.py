@@ -20,15 +20,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import ranges
 
 __all__ = [
     "PAIRS_AT_ONCE",
     "Entries",
-    "Int32s",
-    "Int64s",
     "Matches",
     "Pairs",
     "Probes",
@@ -38,8 +36,6 @@ __all__ = [
     "pairs_of",
 ]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 PAIRS_AT_ONCE: Final = 1 << 20
 """Index pairs that are held before anybody looks at them: bounds memory when a predicate is hardly selective."""

@@ -33,9 +33,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import llat, rap_table
 from watersmeet.subwindow.chains import chained_pairs
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes
+from watersmeet.subwindow.contract import Entries, Matches, Probes
 from watersmeet.subwindow.scan import sorted_entries
 
 __all__ = ["RapTable"]

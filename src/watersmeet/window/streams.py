@@ -8,10 +8,12 @@ written once for both, in-process and on Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
@@ -20,7 +22,9 @@ from watersmeet.window.arrival import Moments
 if TYPE_CHECKING:
     from watersmeet.window.plan import JoinPlan
 
-__all__ = ["AxisSide", "Streams"]
+__all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of"]
+
+MICRO_SCALE: Final = 6
 
 
 class AxisSide(NamedTuple):
@@ -29,6 +33,19 @@ class AxisSide(NamedTuple):
     axis: Axis
     side: Side
     schemas: Schemas
+
+
+def in_units(duration: timedelta, time_scale: int) -> int:
+    """Return a duration in units of 10^-time_scale seconds."""
+    return int(duration // timedelta(microseconds=1) * 10 ** (time_scale - MICRO_SCALE))
+
+
+def moments_of(streams: Mapping[Side, AxisSide], rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments]:
+    """Return for rows of some streams what they have on an axis."""
+    return {
+        stream: (axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas))
+        for stream, (axis, side, schemas) in streams.items()
+    }
 
 
 class Streams(Protocol):

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet import band, equal, time_window
+from watersmeet.arrays import Int64s
 
 __all__ = [
     "COUNT_PAIRS",
@@ -26,7 +26,6 @@ __all__ = [
     "moments",
 ]
 
-Int64s = npt.NDArray[np.int64]
 
 DEFAULT_ROWS: Final = 5_000_000
 SYMBOLS: Final = 100

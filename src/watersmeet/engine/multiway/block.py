@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.columns.hidden import add_hidden
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.spec.expression import Side
@@ -16,8 +16,6 @@ from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 
 __all__ = ["Block", "arrival_of", "narrowed"]
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Block:

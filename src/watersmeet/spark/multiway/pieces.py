@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.plan import MultiPlan
-from watersmeet.engine.multiway.rows import Chunk
+from watersmeet.engine.multiway.rows import chunk_of
 from watersmeet.engine.multiway.stage import Piece, Stages
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
@@ -53,7 +53,8 @@ class Pieces(Runs[Piece]):
 
         def add(pieces: list[Piece], made: Origin) -> Run:
             rows = one_batch(pa.Table.from_batches([piece.chunk.rows for piece in pieces]))
-            counted = [piece.chunk.counts for piece in pieces if piece.chunk.counts is not None]
+            store = stages.of[stream].rows
+            counted = [counts for piece in pieces if (counts := store.counts(piece.chunk)) is not None]
             counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
             alone = Stages(self._plan, dict.fromkeys(self._plan.streams, made.first))
             for name, stage in stages.of.items():
@@ -79,7 +80,9 @@ class Pieces(Runs[Piece]):
             names = self._plan.pair(stream, partner).columns(stream)
             rows = narrowed(names, [content.rows.column(name) for name in names], numbers)
             segments[partner] = segment_of(index, rows, arrival_of(stream, partner, counts), run)
-        return Piece(Chunk(run.first, content.rows, counts, Extent(run.low, run.high)), segments)
+        place = Extent(run.low, run.high)
+        chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
+        return Piece(chunk, segments)
 
     def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a piece takes."""

@@ -20,7 +20,7 @@ from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import RowStore
 from watersmeet.engine.multiway.stage import Stage
-from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
+from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.engine.result import pairs_at_once
 from watersmeet.spark.core import Core, row_bytes
 from watersmeet.spark.envelope import Envelope
@@ -31,6 +31,7 @@ from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Strategy
 
 __all__ = ["MultiJoinProcessor", "StrategyOptions"]
 
