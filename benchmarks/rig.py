@@ -22,12 +22,12 @@ from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.numbering import Numbering, numbered_schema
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.topologies import TOPOLOGIES, TopologyName
+from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.blocks import blocks_of, share_of
-from watersmeet.engine.topologies.contract import Layout, Order, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order, Structure, TopologyName
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.subwindow.choose import Structure
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.data import Int64s
+from watersmeet.arrays import Int64s
+from watersmeet.spec.options import StructureName
 from watersmeet.subwindow.bi_sort import BiSort
-from watersmeet.subwindow.choose import StructureName
 from watersmeet.subwindow.contract import Entries, Probes, Subwindow
 from watersmeet.subwindow.hash import Hash
 from watersmeet.subwindow.rap_table import RapTable

@@ -37,8 +37,8 @@ MANY_ROWS: Final = 70
 """Now and then: ranges that are longer than a kernel's shortest loop."""
 SMALL: Final = {
     "watersmeet.subwindow.contract.PAIRS_AT_ONCE": 8,
-    "watersmeet.window.payload.FAN_IN": 2,
-    "watersmeet.engine.multiway.stage.PORTION": 3,
+    "watersmeet.window.chunks.FAN_IN": 2,
+    "watersmeet.engine.multiway.portions.PORTION": 3,
     "watersmeet.engine.multiway.rows.FAN_IN": 2,
     "watersmeet.engine.multiway.rows.SMALLEST_STEP": 2,
     "watersmeet.engine.multiway.probe_order.FIRST_DECISION": 5,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import strategies as st
 
-Int64s = npt.NDArray[np.int64]
+from watersmeet.arrays import Int64s
 
 INT64: Final = np.iinfo(np.int64)
 KEYS: Final = st.one_of(

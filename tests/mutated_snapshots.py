@@ -17,6 +17,7 @@ import resource
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -25,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.engine import sections as layout
 from watersmeet.engine import snapshot
 from watersmeet.engine.multiway import snapshot as multi_snapshot
 
@@ -280,7 +282,7 @@ def replaced(content: Content, number: int, section: bytes) -> Content:
 
 def packed(join: Join, content: Content) -> bytes:
     module = snapshot if isinstance(join, wm.StreamJoin) else multi_snapshot
-    return snapshot.write_sections(module.MAGIC, module.VERSION, content)
+    return layout.write_sections(module.MAGIC, module.VERSION, content)
 
 
 # --- what must hold -------------------------------------------------------------------------------------------------
@@ -335,11 +337,11 @@ def tried(join: Join, original: bytes, blob: bytes) -> str:
     except wm.SnapshotError as error:
         return "refused" if "next step:" in str(error) else "refused without a word"
     saved, before = saved_in(join, blob), saved_in(join, original)
-    latest = max(saved.progress.rows.values())
+    latest = max(saved.state.progress.rows.values())
     pushes = list(pushes_for(saved.plan.schemas, min(latest, 10**9)))
     found = results_of(restored, pushes)
     assert found == results_of(reference(join, blob), pushes), "not as the reference"
-    if isinstance(join, wm.StreamJoin) and saved.plan.time is not None and not saved.finished:
+    if isinstance(join, wm.StreamJoin) and saved.plan.time is not None and not saved.state.finished:
         assert found == results_of(fresh(saved), pushes), "not as a new join with these rows"
     if same(saved, before):
         assert found == results_of(kind.restore(original), pushes), "not as the original"
@@ -349,7 +351,7 @@ def tried(join: Join, original: bytes, blob: bytes) -> str:
 
 def reference(join: Join, blob: bytes) -> Join:
     """Return the join that a snapshot holds, in its plainest form."""
-    _, sections = snapshot.read_sections(blob[:16], (blob[16],), blob)
+    _, sections = layout.read_sections(blob[:16], (blob[16],), blob)
     description = json.loads(sections[0]) | {"structure": "scan"}
     plain = packed(join, replaced(sections, 0, json.dumps(description).encode()))
     if isinstance(join, wm.StreamJoin):
@@ -359,7 +361,7 @@ def reference(join: Join, blob: bytes) -> Join:
 
 def fresh(saved: snapshot.Saved) -> wm.StreamJoin:
     """Return a new join whose windows got the same rows by a push."""
-    plan, late = saved.plan, saved.options.get("late", "drop")
+    plan, late = saved.plan, saved.state.options.get("late", "drop")
     schemas = plan.schemas
     join = wm.StreamJoin(
         left=schemas["left"], right=schemas["right"], on=plan.predicate, window=plan.window, topology="kang", late=late
@@ -368,7 +370,7 @@ def fresh(saved: snapshot.Saved) -> wm.StreamJoin:
         side: pa.Table.from_batches([rows for rows, _ in own], schemas[side]) for side, own in saved.segments.items()
     }
     join.push(**stored)
-    join._intake.progress = saved.progress
+    join._intake.progress = saved.state.progress
     join._owed = saved.owed
     return join
 
@@ -377,7 +379,7 @@ def same(saved: Any, other: Any) -> bool:
     parts = ("predicate", "window", "schemas", "structure")
     if any(getattr(saved.plan, part) != getattr(other.plan, part) for part in parts):
         return False
-    if (saved.progress, saved.options, saved.finished) != (other.progress, other.options, other.finished):
+    if replace(saved.state, results=0) != replace(other.state, results=0):
         return False
     rows = [one.segments if hasattr(one, "segments") else one.rows for one in (saved, other)]
     owed = [comparable(one.owed) if hasattr(one, "owed") else [] for one in (saved, other)]
@@ -399,7 +401,7 @@ ORIGINALS: list[tuple[Join, Content, bytes]] = []
 def main(seed: int, first: int, count: int) -> None:
     for join in bases():
         blob = join.snapshot()
-        ORIGINALS.append((join, snapshot.read_sections(blob[:16], (blob[16],), blob)[1], blob))
+        ORIGINALS.append((join, layout.read_sections(blob[:16], (blob[16],), blob)[1], blob))
         assert tried(join, blob, blob) == "as before"
     outcomes: Counter[str] = Counter()
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

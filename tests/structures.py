@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from drawn_keys import INT64, KEYS, key_arrays
-from watersmeet.subwindow.contract import Entries, Int64s, Probes, Subwindow, count_matches, pairs_of
+from watersmeet.arrays import Int64s
+from watersmeet.subwindow.contract import Entries, Probes, Subwindow, count_matches, pairs_of
 
 
 def entries_of(key: Int64s, first_row: int = 0) -> Entries:

@@ -96,12 +96,12 @@ _expected: dict[object, Counter[tuple[int, int]]] = {}
 def small_windows() -> Iterator[None]:
     """Make chains of many segments, pieces, epochs and slices with a few rows already."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
+        patch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 4)
         patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 8)
         patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_PROBES", 2)
         patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_STRETCH", 2)
         patch.setattr("watersmeet.engine.topologies.panjoin.LONG_SCAN", 8)
-        patch.setattr("watersmeet.engine.topologies.handshake.SMALLEST_PIECE", 3)
+        patch.setattr("watersmeet.engine.topologies.stretch.SMALLEST_PIECE", 3)
         patch.setattr("watersmeet.engine.topologies.low_latency_handshake.EPOCH_BLOCKS", 2)
         yield
 

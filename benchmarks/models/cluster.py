@@ -23,25 +23,23 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.experiment import seconds_of
+from watersmeet.arrays import Float64s, Int64s
 from watersmeet.balance.balancer import Decision, Settings, decide, forget
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.balance.loads import FADING, HEAVIEST, CoreLoad, GroupLoad, GroupReport, Held, Observation
 from watersmeet.engine.result import gather_pairs, result_schema
+from watersmeet.spec.options import Structure
 from watersmeet.spec.predicates import equal
 from watersmeet.spec.window import time_window
-from watersmeet.subwindow.choose import Structure
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import plan_join
 from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["ROW_BYTES", "Cluster", "Costs", "Keys", "Load", "Step", "b_model", "measure_costs"]
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
 
 ROW_BYTES: Final = 24
 MEASURED_ROWS: Final = 1 << 17
@@ -117,7 +115,7 @@ def _sent(rows: pa.RecordBatch) -> pa.Table:
 # --- load ------------------------------------------------------------------------------------------------------------
 
 
-def b_model(b: float, levels: int) -> Floats:
+def b_model(b: float, levels: int) -> Float64s:
     """Return the probabilities of ``2 ** levels`` keys: one half of every interval has ``b`` of its rows."""
     keys = np.ones(1)
     for _ in range(levels):
@@ -129,14 +127,14 @@ def b_model(b: float, levels: int) -> Floats:
 class Keys:
     """How rows spread over groups, and how likely two rows of one group meet."""
 
-    share: Floats
-    meeting: Floats
-    probabilities: Floats
+    share: Float64s
+    meeting: Float64s
+    probabilities: Float64s
     """Of every key; empty where keys are too many to tell one from another."""
     group: Int64s
 
     @classmethod
-    def of(cls, probabilities: Floats, generation: Generation) -> Keys:
+    def of(cls, probabilities: Float64s, generation: Generation) -> Keys:
         """Hash keys, which are numbered from 0, to groups."""
         return cls._hashed(probabilities, generation.group_of(np.arange(len(probabilities))), generation.groups)
 
@@ -147,7 +145,7 @@ class Keys:
         return cls(count / count.sum(), 1 / count, np.empty(0), np.empty(0, np.int64))
 
     @classmethod
-    def _hashed(cls, probabilities: Floats, group: Int64s, groups: int) -> Keys:
+    def _hashed(cls, probabilities: Float64s, group: Int64s, groups: int) -> Keys:
         share = np.asarray(np.bincount(group, probabilities, groups), float)
         both = np.bincount(group, probabilities**2, groups)
         return cls(share, np.divide(both, share**2, out=np.zeros(groups), where=share > 0), probabilities, group)
@@ -156,7 +154,7 @@ class Keys:
         """Return the same probabilities for other keys, so many places away."""
         return self._hashed(np.roll(self.probabilities, places), self.group, len(self.share))
 
-    def meet(self, others: Keys) -> Floats:
+    def meet(self, others: Keys) -> Float64s:
         """Return for every group how likely a row of these keys meets one of others."""
         if others is self:
             return self.meeting
@@ -177,20 +175,20 @@ class Load:
 class Step:
     """What happened in one micro-batch."""
 
-    busy: Floats
+    busy: Float64s
     """Seconds of work that came to each core."""
-    pairs: Floats
+    pairs: Float64s
     rows_sent: float
     delay: float
     """Mean production delay of its pairs."""
-    communication: Floats
+    communication: Float64s
     """Seconds that each core spent receiving."""
     generation: int
     live: int
     active: Int64s
     old_rows: float
     """Rows in the window that older generations stored."""
-    held: Floats
+    held: Float64s
     """Bytes in each core's windows."""
 
     @property
@@ -229,9 +227,9 @@ class Cluster:
             first = Generation(0, 0, 0, owners, tuple(range(self.active)))
         self.generations = [first]
         self.slow = np.ones(self.cores)
-        self._held: deque[tuple[int, int, Keys, Floats, Floats]] = deque()
-        self._stored: dict[tuple[int, Keys], tuple[Floats, Floats]] = {}
-        self._meeting: dict[tuple[Keys, Keys], Floats] = {}
+        self._held: deque[tuple[int, int, Keys, Float64s, Float64s]] = deque()
+        self._stored: dict[tuple[int, Keys], tuple[Float64s, Float64s]] = {}
+        self._meeting: dict[tuple[Keys, Keys], Float64s] = {}
         self._waiting = np.zeros(self.cores)
         self._batch = 0
         self._random = np.random.default_rng(self.seed)
@@ -298,7 +296,7 @@ class Cluster:
         self._reorganise(table, oldest)
         return result
 
-    def _held_bytes(self, table: RoutingTable) -> Floats:
+    def _held_bytes(self, table: RoutingTable) -> Float64s:
         """Return the bytes in each core's windows: all, then the left and right ones of the newest generation."""
         held = np.zeros((3, self.cores))
         for generation, _, left, right in self._live(table):
@@ -309,30 +307,30 @@ class Cluster:
                 held[1:] += ROW_BYTES * np.stack(both)
         return held
 
-    def _comparisons(self, table: RoutingTable, left: Floats, right: Floats) -> Floats:
+    def _comparisons(self, table: RoutingTable, left: Float64s, right: Float64s) -> Float64s:
         """Return with how many stored rows the new ones are compared on each core."""
         compared = np.zeros(self.cores)
         for generation, _, stored_left, stored_right in self._live(table):
             compared += _over_owners(generation, left * stored_right + right * stored_left, self.cores)
         return compared
 
-    def _live(self, table: RoutingTable) -> Iterator[tuple[Generation, Keys, Floats, Floats]]:
+    def _live(self, table: RoutingTable) -> Iterator[tuple[Generation, Keys, Float64s, Float64s]]:
         """Yield what the window holds, by generation and by the keys' distribution: left and right rows per group."""
         for (number, keys), (left, right) in self._stored.items():
             yield table.generations[number - table.oldest], keys, left, right
 
-    def _meet(self, new: Keys, stored: Keys) -> Floats:
+    def _meet(self, new: Keys, stored: Keys) -> Float64s:
         if (new, stored) not in self._meeting:
             self._meeting[new, stored] = new.meet(stored)
         return self._meeting[new, stored]
 
-    def _delay(self, busy: Floats, communication: Floats, pairs: Floats) -> float:
+    def _delay(self, busy: Float64s, communication: Float64s, pairs: Float64s) -> float:
         served = np.cumsum(communication) / self.senders
         delay = self.seconds / 2 + served + self._waiting + busy / 2
         self._waiting = np.maximum(0.0, self._waiting + busy - self.seconds)
         return float(delay @ pairs / max(pairs.sum(), 1e-12))
 
-    def _hold(self, number: int, keys: Keys, left: Floats, right: Floats) -> None:
+    def _hold(self, number: int, keys: Keys, left: Float64s, right: Float64s) -> None:
         """Keep rows in the window."""
         self._held.append((self._batch, number, keys, left, right))
         held = self._stored.setdefault((number, keys), (np.zeros_like(left), np.zeros_like(right)))
@@ -362,7 +360,7 @@ class Cluster:
             self.generations.append(plan.generation)
 
 
-def _over_owners(generation: Generation, load: Floats, cores: int) -> Floats:
+def _over_owners(generation: Generation, load: Float64s, cores: int) -> Float64s:
     """Return each core's part of the groups' load, which a group's owners share evenly."""
     return np.asarray(np.bincount(generation.cores, np.repeat(load / generation.parts, generation.parts), cores), float)
 
@@ -373,7 +371,7 @@ class _Entries:
 
     group: Int64s
     core: Int64s
-    left: Floats
+    left: Float64s
     cores: int
 
     @classmethod
@@ -388,7 +386,7 @@ class _Entries:
         np.maximum.at(left, where, np.concatenate(parts))
         return cls(distinct // cores, distinct % cores, left, cores)
 
-    def per_core(self, left: Floats, right: Floats) -> Floats:
+    def per_core(self, left: Float64s, right: Float64s) -> Float64s:
         """Return how many rows reach each core."""
         rows = left[self.group] * self.left + right[self.group]
         return np.asarray(np.bincount(self.core, rows, self.cores), float)
@@ -402,7 +400,7 @@ class _Epoch:
         self._of_groups = np.zeros((3, groups))
         self._seconds = 0.0
 
-    def add(self, of_cores: tuple[Floats, ...], of_groups: tuple[Floats, ...], seconds: float) -> None:
+    def add(self, of_cores: tuple[Float64s, ...], of_groups: tuple[Float64s, ...], seconds: float) -> None:
         """Add a micro-batch: rows, pairs and seconds of every core; left rows, right rows and pairs of every group."""
         self._of_cores = FADING * self._of_cores + np.stack(of_cores)
         self._of_groups = FADING * self._of_groups + np.stack(of_groups)

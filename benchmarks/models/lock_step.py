@@ -14,15 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.spec.expression import Side
 from watersmeet.window.plan import OTHER_SIDE
 
 __all__ = ["LockStep", "throughput"]
 
-Int64s = npt.NDArray[np.int64]
-Matches = Callable[[Int64s, Int64s], npt.NDArray[np.bool_]]
+Matches = Callable[[Int64s, Int64s], Bools]
 """Tells for pairs of left and right row numbers which satisfy the predicate."""
 
 

@@ -39,7 +39,7 @@ def rows(first: int, count: int, payload: str) -> pa.RecordBatch:
 def test_rows_that_were_found_can_be_gathered_after_others_are_inserted(
     payload: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 2 * FIRST)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 2 * FIRST)
     schema = rows(0, 1, payload).schema
     plan = plan_join(schema, schema, wm.equal("key"), wm.time_window(timedelta(microseconds=1000), ts="ts"), "bi_sort")
     window = StreamWindow(plan, "left")

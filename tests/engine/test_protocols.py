@@ -54,7 +54,7 @@ class WithoutAcknowledgements(handshake.HandshakeCore):
 
 
 def test_handshake_without_acknowledgements_misses_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake.Handshake, "core_class", WithoutAcknowledgements)
+    monkeypatch.setattr(handshake, "HandshakeCore", WithoutAcknowledgements)
     missed, _ = differences("handshake")
     assert missed > 0
 
@@ -72,7 +72,7 @@ def test_handshake_sends_blocks_on_before_it_compares(monkeypatch: pytest.Monkey
                 too_many.append(len(batch) + sum(map(len, unsent)) - self._share[side])
             return super().partners(batch, passed_over)
 
-    monkeypatch.setattr(handshake.Handshake, "core_class", LooksBeforeItCompares)
+    monkeypatch.setattr(handshake, "HandshakeCore", LooksBeforeItCompares)
     run(join_of(PREDICATES["band"], WINDOWS["count"], topology="handshake", cores=2, block_rows=1), stream(0, 3, 30))
     assert too_many
     assert max(too_many) <= 0
@@ -90,7 +90,7 @@ class WithAcknowledgementsOvertaking(handshake.HandshakeCore):
 
 
 def test_acknowledgements_outside_the_fifo_of_blocks_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake.Handshake, "core_class", WithAcknowledgementsOvertaking)
+    monkeypatch.setattr(handshake, "HandshakeCore", WithAcknowledgementsOvertaking)
     assert differences("handshake") != (0, 0)
 
 
@@ -102,7 +102,7 @@ class WithCrossingBlocksFoundByBoth(handshake.HandshakeCore):
 
 
 def test_blocks_that_cross_must_not_both_find_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake.Handshake, "core_class", WithCrossingBlocksFoundByBoth)
+    monkeypatch.setattr(handshake, "HandshakeCore", WithCrossingBlocksFoundByBoth)
     missed, extra = differences("handshake")
     assert missed == 0
     assert extra > 0
@@ -118,7 +118,7 @@ class WithoutFreshTupleRule(low_latency_handshake.LowLatencyCore):
 
 
 def test_low_latency_handshake_without_the_fresh_tuple_rule_finds_pairs_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(low_latency_handshake.LowLatencyHandshake, "core_class", WithoutFreshTupleRule)
+    monkeypatch.setattr(low_latency_handshake, "LowLatencyCore", WithoutFreshTupleRule)
     missed, extra = differences("low_latency_handshake")
     assert missed == 0
     assert extra > 0
@@ -133,7 +133,7 @@ class WithoutRememberingPassed(low_latency_handshake.LowLatencyCore):
 
 
 def test_low_latency_handshake_without_the_rows_that_passed_misses_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(low_latency_handshake.LowLatencyHandshake, "core_class", WithoutRememberingPassed)
+    monkeypatch.setattr(low_latency_handshake, "LowLatencyCore", WithoutRememberingPassed)
     missed, extra = differences("low_latency_handshake")
     assert missed > 0
     assert extra == 0

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from strategies import STRUCTURES
-from watersmeet.engine import snapshot
+from watersmeet.engine import saved_state, snapshot
+from watersmeet.engine import sections as layout
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 
@@ -129,8 +130,8 @@ def test_other_bytes_are_no_snapshot(blob: bytes) -> None:
 
 @given(st.lists(st.binary(max_size=60), max_size=5))
 def test_a_sound_digest_over_nonsense_is_no_snapshot(sections: list[bytes]) -> None:
-    body = b"".join(snapshot.LENGTH.pack(len(section)) + section for section in sections)
-    blob = snapshot.HEADER.pack(snapshot.MAGIC, snapshot.VERSION, snapshot._digest(body)) + body
+    body = b"".join(layout.LENGTH.pack(len(section)) + section for section in sections)
+    blob = layout.HEADER.pack(snapshot.MAGIC, snapshot.VERSION, layout._digest(body)) + body
     with pytest.raises(wm.SnapshotError):
         wm.StreamJoin.restore(blob)
 
@@ -143,7 +144,8 @@ def test_trailing_bytes_are_noticed() -> None:
 def test_no_pickle_is_imported_or_written() -> None:
     names = {
         alias.name
-        for node in ast.walk(ast.parse(inspect.getsource(snapshot)))
+        for module in (layout, saved_state, snapshot)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
@@ -158,9 +160,9 @@ FLAGS = pa.schema([("f", pa.bool_()), ("g", pa.bool_()), ("x", pa.int64())])
 def saved_as_text(on: str) -> bytes:
     """Return a snapshot as version 2 wrote it, its predicate being text."""
     join = wm.StreamJoin(left=FLAGS, right=FLAGS, on=on, window=wm.count_window(3))
-    _, sections = snapshot.read_sections(snapshot.MAGIC, (snapshot.VERSION,), join.snapshot())
+    _, sections = layout.read_sections(snapshot.MAGIC, (snapshot.VERSION,), join.snapshot())
     sections[0] = json.dumps(json.loads(sections[0]) | {"on": on}).encode()
-    return snapshot.write_sections(snapshot.MAGIC, snapshot.TEXT_VERSION, sections)
+    return layout.write_sections(snapshot.MAGIC, snapshot.TEXT_VERSION, sections)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_nothing_pushed_gives_nothing() -> None:
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_columns_of_any_type_travel(structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watersmeet.window.payload.FAN_IN", 2)
+    monkeypatch.setattr("watersmeet.window.chunks.FAN_IN", 2)
     nested = {
         "list": pa.array([[1, None], [], None, [2]], pa.list_(pa.int32())),
         "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}, {"a": 2, "b": None}]),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawn_keys import INT64, Int64s, key_arrays
+from drawn_keys import INT64, key_arrays
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.extendible_hash import DIRECTORY_FULL, DONE, PAGES_FULL, insert_rows, merge_buddies, mix_keys
 from watersmeet.kernels.llat import grow_table, new_table, pack_chains
 

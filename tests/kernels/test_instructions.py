@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawn_keys import INT64, KEYS, Int64s
+from drawn_keys import INT64, KEYS
+from watersmeet.arrays import Int64s
 from watersmeet.kernels import instructions
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import (

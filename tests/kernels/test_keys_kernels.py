@@ -76,7 +76,7 @@ def test_pairs_are_kept_by_range_and_by_count(seed: int) -> None:
     who, row = (some.ravel().astype(np.int32) for some in np.meshgrid(np.arange(10), np.arange(10)))
     keep = np.ones(100, bool)
     kept = kernels.keep_pairs_in_count_window(
-        who, row, stored, 3, np.ascontiguousarray(probing[:, 0]), np.ascontiguousarray(probing[:, 1]), 5, keep
+        who, row, *np.ascontiguousarray(stored.T), 3, *np.ascontiguousarray(probing[:, ::-1].T), 5, keep
     )
     expected = [
         probing[w, 0] - stored[r, 0] <= 3 if stored[r].sum() < probing[w].sum() else stored[r, 1] - probing[w, 1] <= 5
@@ -116,9 +116,9 @@ def test_flags_of_ranges_add_up_and_those_of_count_windows_cut_down() -> None:
     keep = np.array([True, False, False])
     assert kernels.keep_pairs_in_ranges(who, row, np.array([3]), np.array([9]), key, keep) == 1
     assert keep.tolist() == [True, False, True]
-    stored = np.array([[0, 0], [1, 0], [2, 0]])
+    sequence, seen = np.arange(3), np.zeros(3, np.int64)
     keep = np.array([True, False, True])
-    assert kernels.keep_pairs_in_count_window(who, row, stored, 2, np.array([3]), np.array([0]), 9, keep) == 1
+    assert kernels.keep_pairs_in_count_window(who, row, sequence, seen, 2, seen[:1], np.array([3]), 9, keep) == 1
     assert keep.tolist() == [False, False, True]
 
 
@@ -126,6 +126,6 @@ def test_nothing_is_kept_of_nothing() -> None:
     none, nobody, flags = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, bool)
     assert len(kernels.order_bits(none)) == 0
     assert kernels.keep_pairs_in_ranges(nobody, nobody, none, none, none, flags) == 0
-    assert kernels.keep_pairs_in_count_window(nobody, nobody, none.reshape(0, 2), 1, none, none, 1, flags) == 0
+    assert kernels.keep_pairs_in_count_window(nobody, nobody, none, none, 1, none, none, 1, flags) == 0
     for group in (None, none):
         kernels.make_monotone(group, none, none)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawn_keys import INT64, Int64s, key_arrays
+from drawn_keys import INT64, key_arrays
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.llat import new_table, pack_chains
 from watersmeet.kernels.rap_table import adjust_splitters, find_partitions, insert_rows
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from drawn_keys import INT64, KEYS, Int64s, key_arrays
+from drawn_keys import INT64, KEYS, key_arrays
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.scan import (
     COUNT_BITS,
     TILE,

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawn_keys import INT64, Int64s, key_arrays
+from drawn_keys import INT64, key_arrays
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.text import hash_strings, mix_hashes, prefix_strings, rank_strings
 
 WORD = 2**64

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drawn_keys import INT64, Int64s, key_arrays, shapes
+from drawn_keys import INT64, key_arrays, shapes
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.llat import grow_table, new_table, pack_chains
 from watersmeet.kernels.wib_tree import ENTRIES, FANOUT, HEIGHT, NODES, find_leaves, insert_rows, leaf_order
 

@@ -38,10 +38,10 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
     """Push all of a case's tables, restarting in the middle; return the results' ids."""
     with pytest.MonkeyPatch.context() as patch:
         if case.small:  # many segments, slices, chunks and portions with a few rows already
-            patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
+            patch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 4)
             patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 4)
             patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 8)
-            patch.setattr("watersmeet.engine.multiway.stage.PORTION", 3)
+            patch.setattr("watersmeet.engine.multiway.portions.PORTION", 3)
             patch.setattr("watersmeet.engine.multiway.rows.FAN_IN", 2)
             patch.setattr("watersmeet.engine.multiway.rows.SMALLEST_STEP", 2)
             patch.setattr("watersmeet.engine.multiway.probe_order.FIRST_DECISION", 5)

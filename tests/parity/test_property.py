@@ -26,11 +26,11 @@ def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
     """Push all of a case's tables, restarting in the middle; return the pairs of ids."""
     with pytest.MonkeyPatch.context() as patch:
         if case.small:  # chains of many segments, slices and chunks with a few rows already
-            patch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
+            patch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 4)
             patch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 4)
             patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 8)
-            patch.setattr("watersmeet.window.payload.FAN_IN", 2)
-            patch.setattr("watersmeet.window.stream_window.BRANCH_GAIN", 0)
+            patch.setattr("watersmeet.window.chunks.FAN_IN", 2)
+            patch.setattr("watersmeet.window.creation.BRANCH_GAIN", 0)
         join = wm.StreamJoin(**case.schemas, on=case.on, window=case.window, structure=structure)
         found: Counter[tuple[int, int]] = Counter()
         for number, (left, right) in enumerate(case.pushes):

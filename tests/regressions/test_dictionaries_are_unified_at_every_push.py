@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.window import payload, stream_window
-from watersmeet.window.payload import one_array
+from watersmeet.window import chunks, verify
+from watersmeet.window.chunks import one_array
 
 WORDS = pa.array([f"word {number}" for number in range(5000)])
 
@@ -25,8 +25,8 @@ def test_candidates_are_checked_without_dictionaries(monkeypatch: pytest.MonkeyP
         unified.extend(len(part.dictionary) for part in parts if isinstance(part, pa.DictionaryArray))
         return one_array(parts)
 
-    monkeypatch.setattr(stream_window, "one_array", counted)
-    monkeypatch.setattr(payload, "one_array", counted)
+    monkeypatch.setattr(verify, "one_array", counted)
+    monkeypatch.setattr(chunks, "one_array", counted)
     table = rows_of([1, 2, 3, None])
     join = wm.StreamJoin(left=table.schema, right=table.schema, on="left.k = right.k", window=wm.count_window(1000))
     found = 0

@@ -42,7 +42,7 @@ def rows_of(seed: int, count: int) -> pa.Table:
 def test_every_branch_has_an_index_and_each_pair_is_found_once(
     on: str, structure: str, topology: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 40)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 40)
     left, right = rows_of(71, 150), rows_of(72, 150)
     schemas = {"left": left.schema, "right": right.schema}
     join = wm.StreamJoin(**schemas, on=on, window=WINDOW, structure=structure, topology=topology)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import watersmeet as wm
 
 @pytest.mark.parametrize("topology", ["panjoin", "kang", "splitjoin", "handshake", "low_latency_handshake"])
 def test_columns_of_other_names_are_restored(topology: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 4)
     rows = 64
     columns = {"ts": pa.array(np.arange(rows), pa.timestamp("us")), "n": np.arange(rows)}
     left = pa.table({**columns, "price": np.arange(rows), "last": ["one"] * rows})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import watersmeet as wm
-from watersmeet.engine import snapshot
+from watersmeet.engine import sections, snapshot
 
 
-@pytest.mark.parametrize("body", [b"", b"\1", snapshot.LENGTH.pack(2) + b"{}", 4 * snapshot.LENGTH.pack(0)])
+@pytest.mark.parametrize("body", [b"", b"\1", sections.LENGTH.pack(2) + b"{}", 4 * sections.LENGTH.pack(0)])
 def test_wrong_sections(body: bytes) -> None:
     with pytest.raises(wm.SnapshotError):
-        wm.StreamJoin.restore(snapshot.HEADER.pack(snapshot.MAGIC, snapshot.VERSION, snapshot._digest(body)) + body)
+        wm.StreamJoin.restore(sections.HEADER.pack(snapshot.MAGIC, snapshot.VERSION, sections._digest(body)) + body)

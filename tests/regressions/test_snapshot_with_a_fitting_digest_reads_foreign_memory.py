@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.engine import snapshot
+from watersmeet.engine import sections, snapshot
 from watersmeet.engine.multiway import snapshot as multi
 
 SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string())])
@@ -20,10 +20,10 @@ OFFSETS = (0, 3, 9)
 def with_offset(blob: bytes, magic: bytes, version: int) -> bytes:
     """Let the first text reach a kilobyte behind its column."""
     old, new = (b"".join(n.to_bytes(4, "little") for n in numbers) for numbers in (OFFSETS, (0, 1033, 9)))
-    body = blob[snapshot.HEADER.size :]
+    body = blob[sections.HEADER.size :]
     assert old in body
     body = body.replace(old, new)
-    return snapshot.HEADER.pack(magic, version, snapshot._digest(body)) + body
+    return sections.HEADER.pack(magic, version, sections._digest(body)) + body
 
 
 def test_two_streams() -> None:

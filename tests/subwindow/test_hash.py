@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from structures import assert_holds, expected, found, insert_all, probes_around
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.extendible_hash import mix_keys
-from watersmeet.subwindow.contract import Int64s
 from watersmeet.subwindow.hash import Hash
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structures import BATCHES, assert_holds, entries_of, insert_all
-from watersmeet.subwindow.contract import Int64s
+from watersmeet.arrays import Int64s
 from watersmeet.subwindow.rap_table import RapTable
 
 

@@ -13,8 +13,9 @@ from hypothesis import given
 
 from drawn_keys import INT64, shapes
 from structures import BATCHES, PROBES, assert_holds, entries_of, expected, found, insert_all, probes_around
+from watersmeet.arrays import Int64s
 from watersmeet.subwindow.bi_sort import BiSort
-from watersmeet.subwindow.contract import Int64s, Pairs, Probes, Ranges, Subwindow
+from watersmeet.subwindow.contract import Pairs, Probes, Ranges, Subwindow
 from watersmeet.subwindow.hash import Hash
 from watersmeet.subwindow.rap_table import RapTable
 from watersmeet.subwindow.scan import Scan

@@ -9,7 +9,7 @@ import pytest
 
 from drawn_keys import INT64, shapes
 from structures import insert_all
-from watersmeet.subwindow.contract import Int64s
+from watersmeet.arrays import Int64s
 from watersmeet.subwindow.wib_tree import WibTree
 
 

@@ -184,7 +184,7 @@ def test_late_error_refuses_the_push_and_changes_nothing() -> None:
 def test_whole_segments_expire_but_no_row_too_early(structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     #        0  1  2  ...  99      a push each second, windows of 5
     #   R    |  |  |  ...  |       the left row of second t meets the right rows of t-5 to t
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 2)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 2)
     join = join_over(wm.time_window(left=timedelta(0), right="5 seconds", ts="ts"), structure)
     for second in range(100):
         found = push(join, rows(second), rows(second))
@@ -198,7 +198,7 @@ def test_a_row_stays_exactly_as_long_as_a_row_to_come_can_meet_it(
     #        0                 W=10
     #   R    |0                         held for 10 seconds: a left row at the watermark, 10, still meets it
     #   L                      |10
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 1)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 1)
     join = join_over(wm.time_window("10 seconds", ts="ts"), structure)
     push(join, None, rows(0))
     push(join, rows(10), rows(10))
@@ -212,7 +212,7 @@ def test_a_long_push_is_cut_into_slices_without_losing_pairs(structure: str, mon
     #   L    | | | |     |
     #   R    | | | |     |
     monkeypatch.setattr("watersmeet.engine.intake.ROWS_PER_SLICE", 8)
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 4)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 4)
     order = [(7 * i) % 200 for i in range(200)]
     join = join_over(wm.time_window(left="1 second", right="2 seconds", ts="ts"), structure)
     found = push(join, rows(*order), rows(*reversed(order)))
@@ -309,7 +309,7 @@ def test_rows_that_can_never_match_still_count(structure: str) -> None:
 
 def test_count_window_expires_whole_segments(structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     #   left   0 1 2 ... 99, one a push; right row t sees the last 8: t-7 to t
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 2)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 2)
     join = join_over(wm.count_window(left=8, right=1), structure)
     for t in range(100):
         found = push_ids(join, numbered(t), numbered(t))

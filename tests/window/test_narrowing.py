@@ -12,7 +12,7 @@ import pytest
 import oracle
 import watersmeet as wm
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.window import batch, stream_window
+from watersmeet.window import batch, verify
 
 SEED = 20
 ON = (
@@ -54,8 +54,8 @@ def found(given: list[tuple[pa.Table, pa.Table]]) -> Counter[tuple[int, int]]:
 def test_oracle_narrowing_loses_no_pair(
     monkeypatch: pytest.MonkeyPatch, rows_per_candidate: int, checked_together: int
 ) -> None:
-    monkeypatch.setattr(stream_window, "ROWS_PER_CANDIDATE", rows_per_candidate)
-    monkeypatch.setattr(stream_window, "CHECKED_TOGETHER", checked_together)
+    monkeypatch.setattr(verify, "ROWS_PER_CANDIDATE", rows_per_candidate)
+    monkeypatch.setattr(verify, "CHECKED_TOGETHER", checked_together)
     given = pushes(12)
     expected = oracle.pairs(
         parse_predicate(ON), WINDOW, dict.fromkeys(("left", "right"), given[0][0].schema), list(given)
@@ -72,12 +72,12 @@ def test_keys_leave_the_residual_little_more_than_the_pairs(monkeypatch: pytest.
         checked += rows
         return truth(predicate, columns, schemas, rows)
 
-    truth = stream_window.is_true
-    monkeypatch.setattr(stream_window, "is_true", is_true)
+    truth = verify.is_true
+    monkeypatch.setattr(verify, "is_true", is_true)
     given = pushes(40)
     pairs = sum(found(given).values())
     assert pairs <= checked < 2 * pairs
-    monkeypatch.setattr(stream_window, "ROWS_PER_CANDIDATE", 0)
+    monkeypatch.setattr(verify, "ROWS_PER_CANDIDATE", 0)
     narrowed, checked = checked, 0
     assert sum(found(given).values()) == pairs
     assert checked > 2 * narrowed

@@ -11,7 +11,8 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.window.arena import CAN_FREE
-from watersmeet.window.payload import ChunkedRows, Extent, Payload
+from watersmeet.window.chunks import ChunkedRows
+from watersmeet.window.payload import Extent, Numbers, Payload
 from watersmeet.window.plain_rows import PlainRows, can_be_plain
 
 pytestmark = pytest.mark.skipif(not CAN_FREE, reason="this system takes no single pages back, so rows lie in chunks")
@@ -48,18 +49,20 @@ def some_rows(first: int, count: int, *, nulls: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def numbers(first: int, count: int) -> np.ndarray[Any, Any]:
+def numbers(first: int, count: int) -> Numbers:
     """Return arrival numbers, and as many rows of the other stream seen."""
-    return np.column_stack((np.arange(first, first + count), 2 * np.arange(count)))
+    return np.arange(first, first + count), 2 * np.arange(count)
 
 
 def taken(payload: Payload, who: np.ndarray[Any, Any], row: np.ndarray[Any, Any]) -> list[tuple[Any, ...]]:
     """Return the pairs that survive, as (who, arrival number, values), sorted by who."""
     found = []
     for stored, some_who, some_row in payload.split(who, row):
-        assert stored.sequence is not None
+        assert stored.numbers is not None
         values = stored.rows.take(pa.array(some_row)).to_pylist()
-        found += list(zip(some_who.tolist(), stored.sequence[some_row].tolist(), map(repr, values), strict=True))
+        found += list(
+            zip(some_who.tolist(), np.column_stack(stored.numbers)[some_row].tolist(), map(repr, values), strict=True)
+        )
     return sorted(found)
 
 
@@ -94,14 +97,14 @@ def test_differential_plain_and_chunked_rows(nulls_from: int, reserve: int) -> N
         found = taken(plain, who, row)
         assert len(found) == 50
         assert found == taken(chunked, who, row)
-    rows, sequence = plain.save()
+    rows, saved = plain.save()
     rows.validate(full=True)
     everything = pa.concat_batches(history)
     assert rows.equals(everything.slice(end - plain.held))
     for payload, gone in ((plain, departed[True]), (chunked, departed[False])):
         assert gone == list(map(repr, everything.slice(0, end - payload.held).to_pylist()))
-    assert sequence is not None
-    assert sequence[:, 0].tolist() == list(range(end - plain.held, end))
+    assert saved is not None
+    assert saved[0].tolist() == list(range(end - plain.held, end))
 
 
 def test_no_pair_with_a_dropped_row_is_left() -> None:
@@ -150,7 +153,7 @@ def test_which_schemas_are_plain() -> None:
 @pytest.mark.parametrize("also", ["", " AND left.v <> right.v"])
 def test_window_that_gives_memory_back_misses_no_pair(also: str, monkeypatch: pytest.MonkeyPatch) -> None:
     #   one row a microsecond on both sides; the window spans 8,000 of them, a segment 4,000, a step 1,000
-    monkeypatch.setattr("watersmeet.window.stream_window.SMALLEST_SEGMENT", 1_000)
+    monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 1_000)
     count, window, batch = 40_000, 8_000, 1_000
     rng = np.random.default_rng(11)
     sides = {

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import ROW_BYTES, Cluster, Costs, Floats, Keys, Load, Step, measure_costs
+from benchmarks.models.cluster import ROW_BYTES, Cluster, Costs, Keys, Load, Step, measure_costs
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
+from watersmeet.arrays import Float64s
 from watersmeet.balance.balancer import Settings
 from watersmeet.balance.generation import Generation, groups_for
 
@@ -42,11 +43,11 @@ WANTED_EPOCHS: Final = 3.0
 class _Course:
     steps: list[Step]
 
-    def bytes_spread(self) -> Floats:
+    def bytes_spread(self) -> Float64s:
         """Return largest over mean bytes."""
         return np.array([step.held.max() / step.held.mean() for step in self.steps])
 
-    def work_spread(self) -> Floats:
+    def work_spread(self) -> Float64s:
         return np.array([step.spread for step in self.steps])
 
     def epochs_to_settle(self, begin: int, end: int, most: float) -> float:
@@ -71,7 +72,7 @@ def run(context: Context) -> Result:
     return _report(courses, {way: min(most, ALLOWED) for way, (_, most) in ways.items()})
 
 
-def _rows(first: int, groups: int) -> Floats:
+def _rows(first: int, groups: int) -> Float64s:
     """Return the rows of every group: many for those that lie, to begin with, on some cores from ``first`` on."""
     core = np.arange(groups) % CORES
     return np.where((core >= first) & (core < first + FULL_CORES), MANY_ROWS, FEW_ROWS)

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Costs, Floats, Keys, Load, Step, b_model, measure_costs
+from benchmarks.models.cluster import Cluster, Costs, Keys, Load, Step, b_model, measure_costs
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
+from watersmeet.arrays import Float64s
 from watersmeet.balance.balancer import Settings
 
 __all__ = ["EXPERIMENT"]
@@ -43,7 +44,7 @@ class _Course:
     steps: list[Step]
     rate: float
 
-    def spread(self) -> Floats:
+    def spread(self) -> Float64s:
         return np.array([step.spread for step in self.steps])
 
     def epochs_to_settle(self, event: str) -> float:
@@ -69,7 +70,7 @@ def run(context: Context) -> Result:
     return _report(courses)
 
 
-def _probabilities(b: float | None, levels: int) -> Floats:
+def _probabilities(b: float | None, levels: int) -> Float64s:
     """Return the b-model's probabilities, or those of uniform keys with one that has half of all rows."""
     if b is not None:
         return b_model(b, levels)
@@ -78,7 +79,7 @@ def _probabilities(b: float | None, levels: int) -> Floats:
     return keys
 
 
-def _run_course(costs: Costs, probabilities: Floats, settings: Settings | None) -> _Course:
+def _run_course(costs: Costs, probabilities: Float64s, settings: Settings | None) -> _Course:
     first = Cluster(CORES, costs, EPOCH, seed=SEED)
     keys = Keys.of(probabilities, first.generations[0])
     drifted = keys.drifted(12_345)

@@ -19,7 +19,7 @@ from benchmarks.experiment import Context, Experiment, median, seconds_of, secon
 from benchmarks.feed import KEY_RANGE, Feed, band_width
 from benchmarks.report import Cell, Description, Goal, Result, Table
 from benchmarks.rig import NESTED_LOOP_TOPOLOGIES, Rig, core_counts
-from watersmeet.engine.stream_join import TopologyName
+from watersmeet.spec.options import TopologyName
 from watersmeet.subwindow.bi_sort import BiSort
 from watersmeet.subwindow.contract import Entries, Probes
 

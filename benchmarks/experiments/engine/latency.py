@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 from typing import Final
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,10 @@ import pyarrow as pa
 from benchmarks.experiment import Context, Experiment
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from benchmarks.rig import Rig
-from watersmeet.engine.stream_join import TopologyName
+from watersmeet.engine.topologies import splitjoin
+from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.splitjoin import JoinCore, SplitJoin
+from watersmeet.spec.options import TopologyName
 
 __all__ = ["EXPERIMENT"]
 
@@ -70,7 +73,9 @@ class TimedCore(JoinCore):
 class TimedSplitJoin(SplitJoin):
     """SplitJoin whose cores take times."""
 
-    core_class = TimedCore
+    def __init__(self, layout: Layout) -> None:
+        with patch.object(splitjoin, "JoinCore", TimedCore):
+            super().__init__(layout)
 
 
 def run(context: Context) -> Result:

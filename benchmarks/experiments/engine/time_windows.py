@@ -15,7 +15,7 @@ from benchmarks.experiment import Context, Experiment
 from benchmarks.experiments.engine.scaling import RATE_COLUMNS, Rates, rate_lines, rate_panel
 from benchmarks.report import Description, Figure, Result, Table
 from benchmarks.rig import NESTED_LOOP_TOPOLOGIES, Rig, core_counts, highest_rate
-from watersmeet.engine.stream_join import TopologyName
+from watersmeet.spec.options import TopologyName
 
 __all__ = ["EXPERIMENT"]
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.data import Int64s
 from benchmarks.experiment import Context, Experiment, median, seconds_of
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table, short_number
 from benchmarks.structures import fill, make
+from watersmeet.arrays import Int64s
 from watersmeet.kernels.sorted_keys import sort_keys
 from watersmeet.subwindow.contract import Probes, Subwindow, count_matches
 

@@ -11,11 +11,12 @@ import copy
 from dataclasses import replace
 from typing import Final
 
-from benchmarks.data import Int64s, draw_keys
+from benchmarks.data import draw_keys
 from benchmarks.experiment import Context, Experiment
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table, short_number
 from benchmarks.structures import PAPER, fill, make, time_insertions, warm_up
-from watersmeet.subwindow.choose import StructureName
+from watersmeet.arrays import Int64s
+from watersmeet.spec.options import StructureName
 from watersmeet.subwindow.contract import Subwindow
 
 __all__ = ["EXPERIMENT"]

@@ -15,11 +15,12 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.data import Int64s, band_for, draw_keys
+from benchmarks.data import band_for, draw_keys
 from benchmarks.experiment import Context, Experiment, median, seconds_of
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table, short_number
 from benchmarks.structures import PAPER, fill, make, probes_of, warm_up
-from watersmeet.subwindow.choose import StructureName
+from watersmeet.arrays import Int64s
+from watersmeet.spec.options import StructureName
 from watersmeet.subwindow.contract import Subwindow, count_matches, pairs_of
 
 __all__ = ["EXPERIMENT"]

@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Float64s
 from watersmeet.balance.generation import Generation
 from watersmeet.balance.loads import Work
 
 __all__ = ["Assignment", "Limits"]
-
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
 
 
 class Limits(NamedTuple):
@@ -56,7 +53,7 @@ class Assignment:
             self.owned[core].add(group)
         self.owners[group] = owners
 
-    def whole_groups(self) -> tuple[Floats, Floats]:
+    def whole_groups(self) -> tuple[Float64s, Float64s]:
         """Return the work of each group as if it were not cut, and that work in fair shares of a core."""
         whole = self.work.of_parts(np.ones(len(self.owners), np.int64))
         return whole, whole * len(self.active) / whole.sum()

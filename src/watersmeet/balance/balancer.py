@@ -35,7 +35,6 @@ from math import ceil
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from watersmeet.balance.assignment import Assignment, Limits
 from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable
@@ -43,8 +42,6 @@ from watersmeet.balance.loads import Observation, Work, measure_work
 
 __all__ = ["Decision", "Plan", "Settings", "decide", "forget"]
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
 Kind = Literal["cut", "mend", "move", "grow", "shrink", "narrow", "widen", "forget", "wait"]
 
 LEAD: Final = 3

@@ -21,12 +21,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.kernels.text import mix_hashes
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 
 __all__ = ["BUCKET_WIDTHS", "MOST_LIVE", "Generation", "RoutingTable", "first_generation", "groups_for"]
 
-Int64s = npt.NDArray[np.int64]
 
 FORMAT: Final = 2
 GROUPS_PER_CORE: Final = 64
@@ -85,7 +85,7 @@ class Generation:
         """Whether any group has more than one owner."""
         return bool(self.parts.max(initial=1) > 1)
 
-    def owned_by(self, core: int) -> npt.NDArray[np.bool_]:
+    def owned_by(self, core: int) -> Bools:
         """Tell which groups a core owns."""
         own = np.zeros(self.groups, bool)
         own[np.repeat(np.arange(self.groups), self.parts)[self.cores == core]] = True

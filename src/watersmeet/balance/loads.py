@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Float64s, Int32s, Int64s
 from watersmeet.balance.generation import Generation
 
 __all__ = [
@@ -44,7 +44,6 @@ __all__ = [
     "measure_work",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 HEAVIEST: Final = 32
 FADING: Final = 0.7
@@ -91,7 +90,7 @@ class GroupCounter:
         self._counts = np.zeros((3, 0), np.int64)
         self._copies = 0
 
-    def add(self, what: Literal["left", "right", "pairs"], group: npt.NDArray[np.int32]) -> None:
+    def add(self, what: Literal["left", "right", "pairs"], group: Int32s) -> None:
         """Count a stored row, or a pair, for every group in ``group``; ``~group`` is a copy of a row."""
         is_copy = group < 0
         if what == "right":
@@ -217,16 +216,16 @@ class UnitCosts:
 class Work:
     """The rows, pairs and bytes of each group, what they cost, and how fast cores are."""
 
-    left: Floats
-    right: Floats
-    pairs: Floats
-    left_bytes: Floats
-    right_bytes: Floats
+    left: Float64s
+    right: Float64s
+    pairs: Float64s
+    left_bytes: Float64s
+    right_bytes: Float64s
     costs: UnitCosts
-    speed: Floats
+    speed: Float64s
     """For each core the seconds that it needs for what takes other cores one second."""
 
-    def of_parts(self, parts: npt.NDArray[np.int64]) -> Floats:
+    def of_parts(self, parts: Int64s) -> Float64s:
         """Return the work in seconds of one part of every group, if the groups are cut into ``parts``."""
         rows = self.left / parts + self.right
         return np.asarray(self.costs.row * rows + self.costs.pair * self.pairs / parts, float)
@@ -240,19 +239,19 @@ class Work:
         """Return the bytes of one part of a group that is cut into ``parts``."""
         return float(self.left_bytes[group] / parts + self.right_bytes[group])
 
-    def bytes_of_cores(self, generation: Generation) -> Floats:
+    def bytes_of_cores(self, generation: Generation) -> Float64s:
         """Return the bytes that each core will hold once all rows are stored by ``generation``."""
         held = np.repeat(self.left_bytes / generation.parts + self.right_bytes, generation.parts)
         return np.asarray(np.bincount(generation.cores, held, len(self.speed)), float)
 
-    def most_parts(self) -> Floats:
+    def most_parts(self) -> Float64s:
         """Return the number of parts up to which cutting each group helps: until all parts do mostly the same work."""
         shared = self.costs.row * self.left + self.costs.pair * self.pairs
         repeated = self.costs.row * self.right
         ratio = np.divide(shared, repeated, out=np.full(len(shared), np.inf), where=repeated > 0)
         return np.asarray(1 + np.floor(ratio), float)
 
-    def of_cores(self, generation: Generation) -> Floats:
+    def of_cores(self, generation: Generation) -> Float64s:
         """Return how long in seconds each core is busy with the groups that ``generation`` gives it."""
         work = np.repeat(self.of_parts(generation.parts), generation.parts)
         own = np.bincount(generation.cores, work, len(self.speed))
@@ -304,13 +303,13 @@ def measure_work(observation: Observation, generation: Generation, cores: int) -
     return Work(left, right, pairs, left_bytes, right_bytes, costs, _speed(observation.cores, costs, cores))
 
 
-def _shares(rows: Floats) -> Floats:
+def _shares(rows: Float64s) -> Float64s:
     """Return each group's fraction of a core's bytes: by its rows, or equal fractions if there are no rows."""
     total = rows.sum()
     return rows / total if total > 0 else np.full(len(rows), 1 / max(1, len(rows)))
 
 
-def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Floats:
+def _speed(loads: tuple[CoreLoad, ...], costs: UnitCosts, cores: int) -> Float64s:
     """Return the factor by which each core takes longer than ``costs`` predict."""
     speed = np.ones(cores)
     for load in loads:

@@ -38,16 +38,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.kernels.text import mix_hashes
 
-__all__ = ["Buckets", "Route", "Turns", "place_left", "place_right"]
+__all__ = ["Buckets", "Route", "Span", "Turns", "place_left", "place_right"]
 
-Bools = npt.NDArray[np.bool_]
 Cores = npt.NDArray[np.uint16]
-Int64s = npt.NDArray[np.int64]
-Buckets = Callable[[int], tuple[Int64s, Int64s]]
-"""Returns for a width of buckets the first and the last bucket of every row; they are the same for left rows."""
+Span = tuple[Int64s, Int64s]
+"""The first and the last bucket of every row: one and the same array where each row has one bucket, as left rows do."""
 Turns = Callable[[], Int64s]
 """Returns a number for every row, by which rows are spread evenly; it is the same if the task is run again."""
 
@@ -66,15 +65,42 @@ class Route:
     stored: Bools | None = None
     """Which of them it stores (None: all)."""
     probed: Int64s | None = None
-    """The generations whose right rows each left row probes here: bit *i* is the *i*-th live one (None: all)."""
-    group: npt.NDArray[np.int32] | None = None
-    """If groups are counted, the group that each row counts for, or ``~group`` for a copy of a row (see
-    :mod:`watersmeet.balance.loads`)."""
+    """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
+    group: Int32s | None = None
+    """The group that each row counts for, where groups are counted; ``~group`` where it is a copy for that group's sake
+    (see :mod:`watersmeet.balance.loads`)."""
+
+
+class Buckets:
+    """The buckets of some rows, and the groups of these: each found when first asked for, and once.
+
+    Parameters
+    ----------
+    find
+        Gives the buckets of a width, which is measured in widths of the band.
+    """
+
+    def __init__(self, find: Callable[[int], Span]) -> None:
+        self._find = find
+        self._spans: dict[int, Span] = {}
+        self._groups: dict[int, Int64s] = {}
+
+    def span(self, width: int) -> Span:
+        """Return the first and the last bucket of every row."""
+        if width not in self._spans:
+            self._spans[width] = self._find(width)
+        return self._spans[width]
+
+    def groups(self, generation: Generation) -> Int64s:
+        """Return the group of every row's first bucket."""
+        if generation.number not in self._groups:
+            self._groups[generation.number] = generation.group_of(self.span(generation.width)[0])
+        return self._groups[generation.number]
 
 
 def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Route]:
     """Return the cores that left rows go to; ``turns`` choose among the owners of a cut group."""
-    homes = [_homes(generation, buckets(generation.width)[0], turns) for generation in table.generations]
+    homes = [_homes(generation, buckets.groups(generation), turns) for generation in table.generations]
     newest = homes[-1]
     moved = np.zeros(len(newest), bool)
     for home in homes[:-1]:
@@ -98,19 +124,19 @@ def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Rout
 def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     """Return the cores that right rows go to."""
     newest = table.newest
-    home = newest.first_owner[newest.group_of(buckets(newest.width)[0])]
+    home = newest.first_owner[buckets.groups(newest)]
     single = np.ones(len(home), bool)  # rows with one home, the same under all live generations
     for generation in table.generations:
-        low, high = buckets(generation.width)
+        low, high = buckets.span(generation.width)
         if high is not low:
             single &= low == high
         if generation is not newest or generation.is_cut:
-            group = generation.group_of(low)
+            group = buckets.groups(generation)
             single &= (generation.parts[group] == 1) & (generation.first_owner[group] == home)
     if single.all():
         return [Route(core, rows) for core, rows in _by_core(home)]
     some = np.flatnonzero(~single)
-    wanted = [_copies(generation, buckets(generation.width), some) for generation in table.generations]
+    wanted = [_copies(generation, buckets.span(generation.width), some) for generation in table.generations]
     if len(wanted) == 1:
         copies, kept = wanted[0], None
     else:
@@ -123,9 +149,8 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
 
 
-def _homes(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
-    """Return the home of each left row under a generation."""
-    group = generation.group_of(bucket)
+def _homes(generation: Generation, group: Int64s, turns: Turns) -> Cores:
+    """Return the home of each left row under a generation, by its group."""
     if not generation.is_cut:
         return generation.first_owner[group]
     # Hashed, because a stream may repeat itself with a period equal to the number of parts.
@@ -134,7 +159,7 @@ def _homes(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
     return generation.cores[at].astype(np.uint16)
 
 
-def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s) -> Int64s:
+def _copies(generation: Generation, buckets: Span, rows: Int64s) -> Int64s:
     """Return a number for every row and each of its homes under a generation."""
     low, high = buckets[0][rows], buckets[1][rows]
     last = int((high - low).max(initial=0))

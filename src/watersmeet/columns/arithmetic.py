@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Float64s
 from watersmeet.columns.vectors import (
     INT64_MAX,
     MICROSECONDS_PER_DAY,
     Array,
-    Bools,
     Vector,
     aligned,
     all_valid,
@@ -140,7 +140,7 @@ def cast(vector: Vector, target: ValueType) -> Vector:
     return _limited(Vector(target, scaled, vector.valid), -(10**target.digits) + 1, 10**target.digits - 1)
 
 
-def _rounded_once(vector: Vector, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+def _rounded_once(vector: Vector, numbers: Float64s) -> npt.NDArray[np.float32]:
     """Return a vector as float32, given its values as float64. Halfway between two floats the exact value decides."""
     with np.errstate(over="ignore"):
         nearest = np.atleast_1d(numbers.astype(np.float32))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s
 from watersmeet.columns.plain import is_plain
 from watersmeet.kernels.gather import gather_values
 
 __all__ = ["Columns", "gather_columns"]
 
-Int32s = npt.NDArray[np.int32]
 Columns = list[pa.Array | pa.ChunkedArray]
 
 

@@ -19,10 +19,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.arrays import Bools, Bytes, Float64s, Int32s, Int64s, UInt64s
 from watersmeet.columns.values import evaluate
 from watersmeet.columns.vectors import Vector, to_float
 from watersmeet.kernels import keys as kernels
@@ -36,8 +36,6 @@ __all__ = ["Borders", "KeyRange", "axis_keys", "axis_valid", "group_keys", "key_
 
 Borders = tuple[str, ...]
 """Sorted texts that divide the texts of an axis for their keys. Each byte is the character of that number."""
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -171,7 +169,7 @@ def _float_ranges(
     return ranges
 
 
-def _float_bound(values: npt.NDArray[np.float64], offset: Fraction, direction: int) -> Int64s:
+def _float_bound(values: Float64s, offset: Fraction, direction: int) -> Int64s:
     """Return the keys of ``values + offset``, moved outwards by the slack."""
     shift = float(offset)
     finite = np.clip(values, -LARGEST, LARGEST)  # keeps NaN
@@ -184,7 +182,7 @@ def _float_bound(values: npt.NDArray[np.float64], offset: Fraction, direction: i
     return kernels.order_bits(bound.view(np.int64))
 
 
-def _unordered(keys: Int64s) -> npt.NDArray[np.float64]:
+def _unordered(keys: Int64s) -> Float64s:
     """Undo ``order_bits``."""
     return (keys ^ ((keys >> 63) & INT64_MAX)).view(np.float64)
 
@@ -243,7 +241,7 @@ def _low_words(column: pa.Array, domain: KeyDomain) -> Int64s | None:
     return _of_words(words, 10 ** (domain.scale - scale), domain)
 
 
-def _of_words(words: npt.NDArray[np.uint64], factor: int, domain: KeyDomain) -> Int64s:
+def _of_words(words: UInt64s, factor: int, domain: KeyDomain) -> Int64s:
     keys = words if factor == 1 else words * np.uint64(factor & MASK)
     if domain.kind == "unsigned":
         keys = keys ^ np.uint64(1 << 63)
@@ -256,8 +254,8 @@ def _ranks(texts: pa.Array, borders: Borders) -> Int64s:
 
 
 @lru_cache(maxsize=64)
-def _border_arrays(borders: Borders) -> tuple[Int64s, npt.NDArray[np.uint8], Int64s]:
-    """Return borders as the kernel takes them, and for each gap the number of first bytes that its two borders share.
+def _border_arrays(borders: Borders) -> tuple[Int64s, Bytes, Int64s]:
+    """Return borders as a kernel takes them, and how many first bytes are shared by what lies between two of them.
 
     Below the first and above the last border it is the number that all borders share, so growing texts stay distinct.
     """
@@ -273,7 +271,7 @@ def _shared_bytes(a: bytes, b: bytes) -> int:
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def _text_buffers(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
     """Return the offsets and bytes of text in any Arrow layout."""
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array = array.cast(pa.large_binary())
@@ -281,7 +279,7 @@ def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32] | npt.NDArray[
     if offsets is None or len(array) == 0:
         return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
     part = slice(array.offset, array.offset + len(array) + 1)
-    positions: npt.NDArray[np.int32] | npt.NDArray[np.int64] = (
+    positions: Int32s | Int64s = (
         np.frombuffer(offsets, np.int64)[part]
         if pa.types.is_large_binary(array.type)
         else np.frombuffer(offsets, np.int32)[part]

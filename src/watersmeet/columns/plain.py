@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bytes
+
 __all__ = ["Words", "from_words", "is_plain", "word_type", "words_of"]
 
 Words = npt.NDArray[Any]
@@ -40,7 +42,7 @@ def words_of(column: pa.Array) -> Words:
     return np.frombuffer(data, word_type(column.type), len(column), column.offset * column.type.bit_width // 8)
 
 
-def from_words(kind: pa.DataType, words: Words, valid: npt.NDArray[np.uint8] | None = None) -> pa.Array:
+def from_words(kind: pa.DataType, words: Words, valid: Bytes | None = None) -> pa.Array:
     """Return a plain column with these words, without a copy; ``valid`` has a bit for each row, set if not null."""
     bits = None if valid is None else pa.py_buffer(valid)
     return pa.Array.from_buffers(kind, len(words), [bits, pa.py_buffer(words)])

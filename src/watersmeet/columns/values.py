@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.arrays import Bools
 from watersmeet.columns.arithmetic import arithmetic, cast
 from watersmeet.columns.vectors import (
     Array,
-    Bools,
     Vector,
     aligned,
     all_valid,

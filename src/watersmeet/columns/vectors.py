@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Float64s
 from watersmeet.spec.expression import Constant
 from watersmeet.spec.typing import ValueType, constant_type, value_type
 
 __all__ = [
     "Array",
-    "Bools",
     "Vector",
     "aligned",
     "all_valid",
@@ -38,7 +38,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -201,7 +200,7 @@ def aligned(a: Vector, b: Vector) -> tuple[Array, Array, int]:
     return _rescaled(a, scale), _rescaled(b, scale), scale
 
 
-def to_float(vector: Vector) -> npt.NDArray[np.float64]:
+def to_float(vector: Vector) -> Float64s:
     """Return numbers as float64, each rounded once."""
     data = np.asarray(vector.data)
     if not vector.type.is_exact:

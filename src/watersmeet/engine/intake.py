@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
@@ -33,8 +33,6 @@ from watersmeet.window.streams import Streams
 
 __all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Part = TypeVar("Part")
 
 ROWS_PER_SLICE: Final = 1 << 17
@@ -93,6 +91,9 @@ class Intake:
         self.streams = streams
         self.fail_on_late = fail_on_late
         self.progress = Progress.at_start(streams.schemas)
+        self._nothing = {
+            stream: pa.RecordBatch.from_pylist([], schema=schema) for stream, schema in streams.schemas.items()
+        }
         self.number: Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]] | None = None
         """Numbers the rows of a push as they arrived, before slices of time put them in another order."""
 
@@ -164,8 +165,10 @@ class Intake:
         if self.number is not None:
             rows = self.number(rows)
         borders = np.empty(0, np.int64) if whole else self._borders(times)
-        if len(borders):
-            rows, times = _in_time_order(rows, times)
+        if not len(borders):
+            yield Arrived(rows, times, None, expired_before(self.streams, dict.fromkeys(rows, watermark)))
+            return
+        rows, times = _in_time_order(rows, times)
         cuts = {side: [0, *np.searchsorted(time, borders, "left").tolist(), len(time)] for side, time in times.items()}
         for number in range(len(borders) + 1):
             spans = {side: (some[number], some[number + 1]) for side, some in cuts.items()}
@@ -196,7 +199,7 @@ class Intake:
         """Return a push's rows of one stream as one record batch, after checking their schema."""
         schema = self.streams.schemas[stream]
         if table is None:
-            return pa.RecordBatch.from_pylist([], schema=schema)
+            return self._nothing[stream]
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
@@ -216,7 +219,7 @@ class Intake:
                 )
             )
         if table.num_rows == 0:
-            return pa.RecordBatch.from_pylist([], schema=schema)
+            return self._nothing[stream]
         batches = table.to_batches()
         if len(batches) > 1:
             batches = table.unify_dictionaries().combine_chunks().to_batches()

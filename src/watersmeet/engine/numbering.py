@@ -12,19 +12,18 @@ the join, and the numbers follow from it. For handshake join, when rows enter th
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
+from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.topologies.contract import Order, SavedSegment
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.segment import SavedSegment
 
 __all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_numbers", "sort_pairs", "without_numbers"]
-
-Int64s = npt.NDArray[np.int64]
-HIDDEN: dict[Side, str] = {"left": "\0left", "right": "\0right"}
-"""Columns of these names cannot come from a user: a name in SQL has no such character."""
 
 
 class Numbering:
@@ -77,12 +76,12 @@ def _ascending(batch: KeyedBatch) -> KeyedBatch:
 
 
 def _with_numbers(side: Side, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
-    return rows.append_column(HIDDEN[side], pa.array(numbers))
+    return add_hidden(rows, {side: numbers})
 
 
 def numbers_of(rows: pa.RecordBatch) -> Int64s:
     """Return the numbers of some rows."""
-    return np.asarray(rows.column(rows.num_columns - 1))
+    return hidden_at(rows, -1)
 
 
 def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
@@ -92,21 +91,21 @@ def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
     rows = pa.concat_batches([segment for segment, _ in saved])
     sequences = [sequence for _, sequence in saved if sequence is not None]
     order = np.argsort(numbers_of(rows), kind="stable")
-    in_turn = rows.select(list(range(rows.num_columns - 1))).take(pa.array(order))
+    own, _ = split_hidden(rows, own_schema(rows.schema, 1))
+    in_turn = own.take(pa.array(order))
     return [(in_turn, np.concatenate(sequences)[order] if sequences else None)]
 
 
 def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.Schema:
     """Return the schema of pairs whose rows carry numbers: one behind the columns of each side."""
     fields = list(result)
-    numbers = {side: pa.field(name, pa.int64()) for side, name in HIDDEN.items()}
     assert len(fields) == len(left) + len(right), "a result has the columns of both sides"
-    return pa.schema([*fields[: len(left)], numbers["left"], *fields[len(left) :], numbers["right"]])
+    return pa.schema([*fields[: len(left)], hidden_field("left"), *fields[len(left) :], hidden_field("right")])
 
 
 def pair_numbers(pairs: pa.Table) -> dict[Side, Int64s]:
     """Return the numbers of both rows of every pair."""
-    return {side: np.asarray(pairs.column(name)) for side, name in HIDDEN.items()}
+    return {side: hidden_of(pairs, side) for side in OTHER_SIDE}
 
 
 def sort_pairs(pairs: pa.Table, order: Order) -> pa.Table:

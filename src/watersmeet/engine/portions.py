@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.topologies.blocks import blocks_in_order_of_arrival
-from watersmeet.engine.topologies.contract import Order, Topology
+from watersmeet.engine.topologies.contract import Topology
 from watersmeet.engine.topologies.whole_windows import WholeWindows
+from watersmeet.spec.options import Order
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE

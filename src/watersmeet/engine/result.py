@@ -63,7 +63,8 @@ def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -
 
 def gather_probing(probing: KeyedBatch, matches: list[Match]) -> Columns:
     """Gather the columns of the batch's own rows, for the pairs that it found."""
-    return gather_columns([probing.rows], [np.concatenate([match.who for match in matches])])
+    who = [match.who for match in matches]
+    return gather_columns([probing.rows], who if len(who) == 1 else [np.concatenate(who)])
 
 
 def gather_stored(matches: list[Match]) -> Columns:

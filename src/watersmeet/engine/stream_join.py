@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
-import math
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Self
 
 import pyarrow as pa
 
-from watersmeet.engine.collect import Collector
-from watersmeet.engine.driver import drive
 from watersmeet.engine.explain import explain_join
-from watersmeet.engine.intake import PairIntake, Slice
+from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
-from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
-from watersmeet.engine.portions import portions
+from watersmeet.engine.pairing import Pairing
 from watersmeet.engine.result import bounded_tables, result_schema
-from watersmeet.engine.snapshot import Saved, read_snapshot, refusing_damage, write_snapshot
-from watersmeet.engine.topologies import TOPOLOGIES, TopologyName
-from watersmeet.engine.topologies.contract import Layout, Order, SavedSegment
-from watersmeet.spec.errors import SpecificationError, explain_refusal
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.engine.saved_state import State
+from watersmeet.engine.sections import refusing_damage
+from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
+from watersmeet.engine.topologies import TOPOLOGIES
+from watersmeet.spec.expression import Predicate
+from watersmeet.spec.options import (
+    How,
+    Late,
+    Order,
+    Structure,
+    TopologyName,
+    check_join,
+    check_options,
+    check_schemas,
+    check_threads,
+    refuse_order,
+)
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.typing import check_depth
-from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window
-from watersmeet.subwindow.choose import Structure
+from watersmeet.spec.window import Window
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["How", "JoinMetrics", "Late", "StreamJoin", "TopologyName", "check_cores", "check_join", "check_numbers"]
-
-How = Literal["inner"]
-Late = Literal["drop", "error"]
-MOST_CORES: Final = 1024
-ALLOWED: Final = {
-    "how": get_args(How),
-    "topology": get_args(TopologyName),
-    "late": get_args(Late),
-    "order": (None, *get_args(Order)),
-}
+__all__ = ["JoinMetrics", "StreamJoin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +134,12 @@ class StreamJoin(Lifecycle):
         batch_seconds: float | None = None,
     ) -> None:
         super().__init__()
-        _check_options(how=how, topology=topology, late=late, order=order)
-        _check_schemas(left, right)
-        check_join(on, window, (TimeWindow, CountWindow))
-        check_cores(cores)
-        check_numbers(block_rows=block_rows)
-        _check_batches(batch_rows, batch_seconds)
-        _check_order(topology, order)
+        check_schemas(left, right)
+        check_join(on, window, many=False)
+        check_threads(cores)
+        check_options(how=how, topology=topology, structure=structure, late=late, order=order)
+        check_options(block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
+        _check_order(order, topology)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
         self._options = {
@@ -161,19 +155,18 @@ class StreamJoin(Lifecycle):
         self._order: Order | None = order
         self._schema = result_schema(left, right)
         self._intake = PairIntake(self._plan, fail_on_late=late == "error")
-        collects = batch_rows is not None or batch_seconds is not None
-        self._collector = Collector(batch_rows, batch_seconds) if collects else None
-        self._numbering = Numbering() if order is not None or TOPOLOGIES[topology].meets_later else None
-        if self._numbering is not None and order is not None and self._plan.time is not None:
-            self._intake.number = self._numbering.number_rows
-        layout = Layout(
+        self._pairing = Pairing(
             self._plan,
-            self._schema if self._numbering is None else numbered_schema(left, right, self._schema),
-            cores,
-            block_rows,
-            order,
+            self._schema,
+            topology=topology,
+            cores=cores,
+            order=order,
+            block_rows=block_rows,
+            batch_rows=batch_rows,
+            batch_seconds=batch_seconds,
         )
-        self._topology = TOPOLOGIES[topology](layout)
+        self._intake.number = self._pairing.number_rows
+        self._topology = self._pairing.topology
         self._stop = self._topology.close
         weakref.finalize(self, self._stop)
         self._nothing = self._schema.empty_table()
@@ -199,7 +192,7 @@ class StreamJoin(Lifecycle):
         self._changing()
         self._intake.progress = accepted.progress
         rest = self._rest()
-        return self._delivered(rest + self._join(self._collected(accepted.slices)))
+        return self._delivered(rest + self._pairing.join(accepted.slices))
 
     def pushes(self, left: pa.Table | None = None, right: pa.Table | None = None) -> Iterator[pa.Table]:
         """Take the next rows of both streams; return an iterator over the pairs they complete, in bounded tables.
@@ -224,66 +217,23 @@ class StreamJoin(Lifecycle):
         self._changing()
         self._intake.progress = accepted.progress
         self._take_owed()
-        self._under_way.append(self._in_portions(accepted.slices))
+        self._under_way.append(self._pairing.in_portions(accepted.slices))
 
     def _take_owed(self) -> None:
         if self._owed.num_rows:
             self._under_way.append(bounded_tables([self._owed]))
             self._owed = self._nothing
 
-    def _in_portions(self, parts: Iterator[Slice]) -> Iterator[pa.Table]:
-        """Yield the pairs of some rows as the caller sees them, in tables of bounded size."""
-        in_portions = partial(portions, self._topology, order=self._order)
-        for found in drive(self._topology, map(self._numbered, self._collected(parts)), in_portions):
-            pairs = self._arranged(found, in_order=self._topology.keeps_order)
-            if pairs:
-                yield from bounded_tables([pa.concat_tables(pairs)])
-
     def _count(self, results: int) -> None:
         self._pairs += results
 
-    def _collected(self, parts: Iterator[Slice]) -> Iterator[Slice]:
-        """Yield the rows that are joined now."""
-        if self._collector is None:
-            yield from parts
-            return
-        completed = False
-        for part in parts:
-            self._collector.add(part)
-            if self._collector.is_due:
-                completed = True
-                yield from self._collector.take()
-        if completed and self._order is not None:  # what is left may have arrived before what is joined now
-            yield from self._collector.take()
-
-    def _join(self, parts: Iterable[Slice]) -> list[pa.Table]:
-        """Return the pairs of some rows as the caller sees them."""
-        found = list(drive(self._topology, map(self._numbered, parts), lambda part: [self._topology.push(part)]))
-        in_order = self._topology.keeps_order and len(found) == 1
-        return self._arranged([pairs for some in found for pairs in some], in_order=in_order)
-
-    def _numbered(self, part: Slice) -> Slice:
-        """Return rows as the topology takes them: numbered, where it needs that, in the order of their numbers."""
-        if self._numbering is None:
-            return part
-        return self._numbering.number(part) if self._intake.number is None else by_arrival(part)
-
-    def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
-        """Put pairs in order, unless they are, and leave their numbers out."""
-        if self._numbering is None or not found:
-            return found
-        pairs = pa.concat_tables(found)
-        if self._order is not None and not in_order:
-            pairs = sort_pairs(pairs, self._order)
-        return [pairs.select(_visible(self._plan.schemas, pairs.num_columns))]
-
     def _join_waiting(self) -> None:
         """Find what is under way, and join the rows that wait for a full batch; these pairs are owed."""
-        if self._under_way or (self._collector is not None and not self._finished):
+        waits = self._pairing.collects and not self._finished
+        if self._under_way or waits:
             self._changing()
             rest = self._rest()
-            waiting = [] if self._collector is None or self._finished else self._collector.take()
-            self._owed = self._with_owed(rest + self._join(waiting))
+            self._owed = self._with_owed(rest + self._pairing.join_waiting() if waits else rest)
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
@@ -291,7 +241,7 @@ class StreamJoin(Lifecycle):
         self._check_open("finish()")
         self._changing()
         self._join_waiting()
-        pairs = self._delivered([] if self._finished else self._still_to_meet())
+        pairs = self._delivered([] if self._finished else self._pairing.still_to_meet())
         self._finished = True
         self._stop()
         return pairs
@@ -306,9 +256,6 @@ class StreamJoin(Lifecycle):
         """Return results behind what the join owed when it was saved."""
         together = [self._owed, *results] if self._owed.num_rows else results
         return pa.concat_tables(together) if together else self._nothing
-
-    def _still_to_meet(self) -> list[pa.Table]:
-        return self._arranged(self._topology.owed(), in_order=True)  # a topology that owes pairs gives no order
 
     @property
     @in_turn("metrics")
@@ -345,18 +292,11 @@ class StreamJoin(Lifecycle):
         return write_snapshot(
             Saved(
                 plan=self._plan,
-                options=self._options,
-                progress=self._intake.progress,
-                pairs=self._pairs,
-                finished=self._finished,
-                segments={side: self._saved(side) for side in OTHER_SIDE},
-                owed=self._with_owed([] if self._finished else self._still_to_meet()),
+                state=State(self._options, self._intake.progress, self._pairs, self._finished),
+                segments={side: self._pairing.save(side) for side in OTHER_SIDE},
+                owed=self._with_owed([] if self._finished else self._pairing.still_to_meet()),
             )
         )
-
-    def _saved(self, side: Side) -> list[SavedSegment]:
-        saved = self._topology.save(side)
-        return saved if self._numbering is None else without_numbers(saved)
 
     @classmethod
     def restore(cls, blob: bytes, *, topology: TopologyName | None = None, cores: int | None = None) -> Self:
@@ -367,13 +307,14 @@ class StreamJoin(Lifecycle):
         given = {"topology": topology, "cores": cores}
         changed = {name: value for name, value in given.items() if value is not None}
         if topology is not None:
-            _check_options(topology=topology)
+            check_options(topology=topology)
         if cores is not None:
-            check_cores(cores)
+            check_threads(cores)
         saved = read_snapshot(blob)
-        _check_order(topology, saved.options.get("order"))
+        if topology is not None:
+            _check_order(saved.state.options.get("order"), topology)
         with refusing_damage():
-            return cls._restored(saved, {**saved.options, **changed})
+            return cls._restored(saved, {**saved.state.options, **changed})
 
     @classmethod
     def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
@@ -386,102 +327,12 @@ class StreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.progress
-        join._pairs, join._finished, join._owed = saved.pairs, saved.finished, saved.owed
-        for side, segments in saved.segments.items():
-            for segment in segments:
-                numbered = segment if join._numbering is None else join._numbering.restore(side, segment)
-                join._topology.load(side, *numbered)
-        for side in OTHER_SIDE:
-            join._topology.windows(side)  # all that was loaded takes its place now, not when somebody first looks
+        join._intake.progress = saved.state.progress
+        join._pairs, join._finished, join._owed = saved.state.results, saved.state.finished, saved.owed
+        join._pairing.load(saved.segments)
         return join
 
 
-def _visible(schemas: dict[Side, pa.Schema], columns: int) -> list[int]:
-    """Return where the columns of a result stand that has a number behind each side's."""
-    hidden = (len(schemas["left"]), columns - 1)
-    return [column for column in range(columns) if column not in hidden]
-
-
-def _check_options(**given: str | None) -> None:
-    for name, value in given.items():
-        if value not in ALLOWED[name]:
-            allowed = ", ".join(map(repr, ALLOWED[name]))
-            raise SpecificationError(
-                explain_refusal(f"{name}={value!r}", allowed, f"leave {name} out, or give one of these")
-            )
-
-
-def _check_order(topology: TopologyName | None, order: object) -> None:
-    if topology is not None and order is not None and TOPOLOGIES[topology].meets_later:
-        raise SpecificationError(
-            explain_refusal(
-                f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
-                "order=None with this topology; an order with any other",
-                'choose topology="splitjoin" or "panjoin"',
-            )
-        )
-
-
-def _check_schemas(left: object, right: object) -> None:
-    for name, schema in (("left", left), ("right", right)):
-        if not isinstance(schema, pa.Schema):
-            raise SpecificationError(
-                explain_refusal(f"{name}={type(schema).__name__}", "a pyarrow.Schema", f"give {name}=table.schema")
-            )
-
-
-def check_join(on: object, window: object, kinds: tuple[type, ...]) -> None:
-    """Raise unless ``on`` is a predicate or text, and ``window`` one of some kinds of windows."""
-    if not isinstance(on, str | Predicate):
-        raise SpecificationError(
-            explain_refusal(
-                f"on={type(on).__name__}", "a predicate or Spark SQL text", f"give for example {_example(on)}"
-            )
-        )
-    if isinstance(on, Predicate):
-        check_depth(on)
-    if not isinstance(window, kinds):
-        many = isinstance(window, TimeWindows | CountWindows)
-        raise SpecificationError(
-            explain_refusal(
-                f"window={window!r}",
-                "time_window(…) or count_window(…)" + (" of two streams: left and right" if many else ""),
-                'give for example window=wm.time_window("10 minutes", ts="ts")',
-            )
-        )
-
-
-def _example(on: object) -> str:
-    """Return a predicate that may be what was meant."""
-    names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
-    return "on=" + " & ".join(f'wm.equal("{name}")' for name in names) + ', or on="left.x < right.y"'
-
-
-def check_numbers(**given: object) -> None:
-    """Raise unless all options given are whole numbers of at least 1."""
-    for name, number in given.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise SpecificationError(
-                explain_refusal(f"{name}={number!r}", "a whole number of at least 1", f"leave {name} out")
-            )
-
-
-def check_cores(cores: object) -> None:
-    """Raise unless this is a number of threads that a machine can have."""
-    check_numbers(cores=cores)
-    assert isinstance(cores, int)
-    if cores > MOST_CORES:
-        raise SpecificationError(
-            explain_refusal(f"cores={cores}", f"at most {MOST_CORES}", "give the number of this machine's cores")
-        )
-
-
-def _check_batches(rows: object, seconds: object) -> None:
-    if rows is not None:
-        check_numbers(batch_rows=rows)
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_number and 0 < seconds < math.inf):  # type: ignore[operator]
-        raise SpecificationError(
-            explain_refusal(f"batch_seconds={seconds!r}", "seconds, more than 0 and finite", "leave batch_seconds out")
-        )
+def _check_order(order: object, topology: TopologyName) -> None:
+    if order is not None and TOPOLOGIES[topology].meets_later:
+        raise refuse_order(order, topology)

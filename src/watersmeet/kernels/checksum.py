@@ -9,8 +9,8 @@ accidents; it does not stop somebody who forges content.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import UInt64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["checksum"]
@@ -26,7 +26,7 @@ def _step(lane: np.uint64, word: np.uint64) -> np.uint64:
 
 
 @kernel
-def checksum(words: npt.NDArray[np.uint64], rest: np.uint64) -> np.uint64:
+def checksum(words: UInt64s, rest: np.uint64) -> np.uint64:
     """Return the checksum of ``words`` and of ``rest``, the bytes behind the last whole word."""
     a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     whole = len(words) // 4 * 4

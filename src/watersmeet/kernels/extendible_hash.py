@@ -8,8 +8,8 @@ low bits, which are ``pattern[b]``. A bucket that was merged into another has de
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s, UInt64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.llat import Table, link_entry
@@ -17,9 +17,6 @@ from watersmeet.kernels.scan import count_between
 
 __all__ = ["DIRECTORY_FULL", "DONE", "PAGES_FULL", "insert_rows", "merge_buddies", "mix_keys"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-UInt64s = npt.NDArray[np.uint64]
 
 AHEAD = 8
 DONE, PAGES_FULL, DIRECTORY_FULL = 0, 1, 2

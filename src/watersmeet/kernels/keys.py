@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["keep_pairs_in_count_window", "keep_pairs_in_ranges", "make_monotone", "order_bits", "shift_ranges"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Float64s = npt.NDArray[np.float64]
 
 INT64_MIN = np.int64(-(2**63))
 INT64_MAX = np.int64(2**63 - 1)
@@ -67,9 +64,7 @@ def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool
 
 
 @kernel
-def keep_pairs_in_ranges(
-    who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: npt.NDArray[np.bool_]
-) -> int:
+def keep_pairs_in_ranges(who: Int32s, row: Int32s, lo: Int64s, hi: Int64s, key: Int64s, keep: Bools) -> int:
     """Set ``keep[i]`` if the key of row ``row[i]`` lies in the range of ``who[i]``; return how many do."""
     kept = 0
     for i in range(len(who)):
@@ -85,27 +80,24 @@ def keep_pairs_in_ranges(
 def keep_pairs_in_count_window(
     who: Int32s,
     row: Int32s,
-    stored: Int64s,
+    stored_sequence: Int64s,
+    stored_seen: Int64s,
     stored_length: int,
+    sequence: Int64s,
     seen: Int64s,
-    probing_sequence: Int64s,
-    probing_length: int,
-    keep: npt.NDArray[np.bool_],
+    length: int,
+    keep: Bools,
 ) -> int:
     """Clear ``keep[i]`` unless the earlier row of pair *i* was in its window when the later one arrived.
 
-    ``seen[w]`` rows of the stored stream had arrived before probing row ``w``. ``stored`` has two columns: a stored
-    row's number, and how many rows of the probing stream had arrived before it. Both are needed, because either row
-    may be the later one.
+    Each row has its number, its ``sequence``, and how many rows of the other stream it had ``seen``, since either of
+    the two rows may be the later one. The windows' lengths are those of the stored stream and of the probing one.
     """
     kept = 0
     for i in range(len(who)):
-        s = stored[row[i], 0]
+        s = stored_sequence[row[i]]
         w = who[i]
-        if s < seen[w]:
-            inside = seen[w] - s <= stored_length
-        else:
-            inside = stored[row[i], 1] - probing_sequence[w] <= probing_length
+        inside = seen[w] - s <= stored_length if s < seen[w] else stored_seen[row[i]] - sequence[w] <= length
         keep[i] &= inside
         kept += keep[i]
     return kept

@@ -33,14 +33,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.scan import COUNT_BITS, count_between, locate_between, reserve, write_between
 
 __all__ = ["Table", "find_pairs", "grow_table", "link_entry", "new_table", "pack_chains", "table_bytes"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Table = tuple[Int64s, Int32s, Int64s, Int32s, Int32s, Int32s]
 
 PROBES_AT_ONCE = 256

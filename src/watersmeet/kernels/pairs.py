@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["compress_pairs", "split_pairs"]
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 
 @kernel
@@ -50,7 +47,7 @@ def split_pairs(who: Int32s, row: Int32s, starts: Int64s) -> tuple[Int64s, Int32
 
 
 @kernel
-def compress_pairs(who: Int32s, row: Int32s, keep: npt.NDArray[np.bool_], kept: int) -> tuple[Int32s, Int32s]:
+def compress_pairs(who: Int32s, row: Int32s, keep: Bools, kept: int) -> tuple[Int32s, Int32s]:
     """Return the ``kept`` pairs whose flag is set."""
     kept_who = np.empty(kept, np.int32)
     kept_row = np.empty(kept, np.int32)

@@ -17,16 +17,14 @@ both from end to end, but takes only a few instructions per key, and no branch t
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import LINE, count_flags, flags_at, flags_before, flags_up_to, prefetch
 from watersmeet.kernels.sorted_keys import SHIFT
 
 __all__ = ["expand_ranges", "find_ranges", "merge_ranges"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 AHEAD = 24
 LINEAR_STEPS = 32

@@ -7,16 +7,14 @@ last no upper one, so P partitions have P - 1 splitters. Splitters may be equal;
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.llat import Table, link_entry
 
 __all__ = ["adjust_splitters", "find_partitions", "insert_rows"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 AHEAD = 16
 LARGEST_STEP = 2.0**63 - 1024.0  # the largest float that an int64 can take

@@ -15,14 +15,12 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["COUNT_BITS", "count_between", "locate_between", "nested_loop", "reserve", "write_between"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Array = TypeVar("Array", Int32s, Int64s)
 
 TILE = 512

@@ -9,15 +9,13 @@ length makes the order ``(group, key)``. Without one it is ``None``, and Numba c
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import LINE
 
 __all__ = ["LINE", "SHIFT", "empty_keys", "merge_keys", "sample_keys", "sort_keys"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 SHIFT = LINE.bit_length() - 1
 """A position shifted right by this is the number of its line."""

@@ -6,15 +6,13 @@ String *i* is ``data[offset[i]:offset[i+1]]``.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bytes, Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["hash_strings", "mix_hashes", "prefix_strings", "rank_strings"]
 
-Int64s = npt.NDArray[np.int64]
-Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+Offsets = Int32s | Int64s
 
 FIRST = np.uint64(0xCBF29CE484222325)
 FACTOR = np.uint64(0x9E3779B97F4A7C15)

@@ -15,16 +15,14 @@ separator of a node is the node's own bound. That of the root is the largest int
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import prefetch
 from watersmeet.kernels.llat import Table, link_entry
 
 __all__ = ["ENTRIES", "FANOUT", "HEIGHT", "NODES", "ROOT", "find_leaves", "insert_rows", "leaf_order"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 FANOUT = 64
 ENTRIES, NODES, ROOT, HEIGHT = 0, 1, 2, 3

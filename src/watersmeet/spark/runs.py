@@ -4,7 +4,7 @@ What is made of a run, its *piece*, is made once, when its rows arrive, and left
 :mod:`watersmeet.spark.run_cache`), so a worker that has never seen it pays for copying its keys, not for sorting. Only
 a run that is in neither place is read from the state store and sorted again.
 
-A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's key, which stands
+What a worker remembers (see :mod:`watersmeet.spark.remembered`) and the cache has is found by a run's key, which stands
 for its content; nothing is ever changed. Columns that a stream has got since a run was stored are null in its rows.
 
 What is trusted. A checkpoint's state comes from outside, so a run that is read from it is validated in full: 1 M rows
@@ -18,18 +18,27 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s, Int64s
+from watersmeet.columns.hidden import (
+    Values,
+    add_hidden,
+    hidden_names,
+    is_hidden,
+    labelled,
+    split_hidden,
+    unlabelled,
+    with_hidden,
+)
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.spark.envelope import COUNT, to_blob
 from watersmeet.spark.narrow import narrow, widen
+from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.errors import SnapshotError, explain_refusal
@@ -38,18 +47,15 @@ from watersmeet.subwindow.choose import Choice, IndexOrder
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
 
-__all__ = ["REMEMBERED_BYTES", "Content", "Found", "Index", "Runs"]
+__all__ = ["Content", "Found", "Index", "Runs"]
 
-Int64s = npt.NDArray[np.int64]
 Piece = TypeVar("Piece")
 
-REMEMBERED_BYTES: Final = 2 << 30
 CHOICES: Final = b"watersmeet choices"
-HIDDEN: Final = "\0"
-"""What the names of columns begin with that are not a stream's."""
-KEY: Final = "\0key "
-ROW: Final = "\0row "
-GROUP: Final = "\0group "
+KEY: Final = "key "
+ROW: Final = "row "
+GROUP: Final = "group "
+"""Labels of the hidden columns of an index."""
 
 
 @dataclass(slots=True)
@@ -79,11 +85,10 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Known:
     piece: Any
     mapped: MappedRun | None
     """The file it lies in; None for one in this worker's own memory."""
-    nbytes: int
     schema: pa.Schema
     """What its rows were read as: columns may be added when a query starts again."""
 
@@ -91,8 +96,8 @@ class _Remembered:
         return self.schema.equals(schema) and (self.mapped is None or self.mapped.is_intact)
 
 
-_remembered: OrderedDict[str, _Remembered] = OrderedDict()
-"""Pieces by the keys of their runs, the last used at the end. The worker's own: nothing outside refers to it."""
+_remembered: Remembered[str, _Known] = Remembered()
+"""Pieces by the keys of their runs. The worker's own: nothing outside refers to it."""
 
 
 class Runs(ABC, Generic[Piece]):
@@ -122,15 +127,14 @@ class Runs(ABC, Generic[Piece]):
         self._used = []
         if self._cache is not None:
             live = {run.key for some in runs.values() for run in some}
-            for key in [key for key in _remembered if key not in live and not self._cache.has(key)]:  # its file is gone
-                del _remembered[key]
+            has_file = self._cache.has
+            _remembered.forget(lambda key: key not in live and not has_file(key))
 
     def find(self, stream: Side, run: Run, found: Found) -> Piece:
         """Return the piece of a run from where it is at hand."""
         schema = self.schema(stream)
         known = _remembered.get(run.key)
         if known is not None and known.is_good_for(schema):
-            _remembered.move_to_end(run.key)
             found.remembered += 1
             if known.mapped is not None:
                 self._used.append(known.mapped)
@@ -159,10 +163,18 @@ class Runs(ABC, Generic[Piece]):
             self._cache.put(run.key, _to_cache(content))
         return run
 
+    def merged(self, stream: Side, runs: list[Run], add: Callable[[list[Piece], Origin], Run]) -> Run:
+        """Put runs together into one of the next level, in their order; ``add`` makes it of their pieces."""
+        pieces = [self.find(stream, run, Found()) for run in runs]
+        run = add(pieces, Origin(stream, runs[-1].level + 1, runs[0].first, runs[-1].generation))
+        for old in runs:
+            self.remove(old)
+        return run
+
     def remove(self, run: Run) -> None:
         """Forget a run everywhere."""
         self._store.remove(run)
-        _remembered.pop(run.key, None)
+        _remembered.pop(run.key)
         if self._cache is not None:
             self._cache.drop(run.key)
 
@@ -179,9 +191,7 @@ class Runs(ABC, Generic[Piece]):
 
     def _remember(self, key: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
         is_mapped = mapped is not None and not mapped.is_copy
-        _remembered[key] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped), schema)
-        while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
-            _remembered.popitem(last=False)
+        _remembered.put(key, _Known(piece, mapped, schema), self.nbytes(piece, is_mapped=is_mapped))
 
 
 def _to_state(content: Content) -> pa.Buffer:
@@ -197,8 +207,7 @@ def _from_state(run: Run, blob: bytes, schema: pa.Schema) -> Content:
         if rows.num_rows != run.rows:
             raise _damaged(run, f"it has {rows.num_rows} rows and should have {run.rows}")
         rows = _fitted(rows, schema)
-        hidden = rows.schema.names[len(schema) :]
-        whole = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in hidden)])
+        whole = with_hidden(schema, hidden_names(rows.schema, len(schema)))
         return _content(widen(rows, whole), schema)
     except SnapshotError:
         raise
@@ -219,13 +228,12 @@ def _damaged(run: Run, why: str) -> SnapshotError:
 def _to_cache(content: Content) -> pa.Buffer:
     """Return a run for the cache: nothing is narrowed, sorted keys are hidden columns too, their order is metadata."""
     choices = {name: asdict(index.choice) for name, index in content.indexes.items()}
-    rows = _with_numbers(content).replace_schema_metadata({CHOICES: json.dumps(choices)})
+    hidden: dict[str, Values] = {}
     for name, index in content.indexes.items():
         entries = index.entries
-        for prefix, values in ((KEY, entries.key), (ROW, entries.row), (GROUP, entries.group)):
-            if values is not None:
-                rows = rows.append_column(prefix + name, pa.array(values))
-    return to_blob(rows)
+        hidden |= {KEY + name: entries.key, ROW + name: entries.row}
+        hidden |= {} if entries.group is None else {GROUP + name: entries.group}
+    return to_blob(add_hidden(_with_numbers(content), hidden).replace_schema_metadata({CHOICES: json.dumps(choices)}))
 
 
 def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content | None:
@@ -241,7 +249,7 @@ def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content | None:
     return content if all(_are_rows(row, rows.num_rows) for row in orders) else None
 
 
-def _are_rows(numbers: npt.NDArray[np.int32], count: int) -> bool:
+def _are_rows(numbers: Int32s, count: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < count)
 
 
@@ -254,7 +262,7 @@ def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if names[: len(schema)] == schema.names:
         return rows
     places = {name: place for place, name in enumerate(names)}
-    hidden = [rows.schema.field(name) for name in names if name.startswith(HIDDEN)]
+    hidden = list(filter(is_hidden, rows.schema))
     fields = [rows.schema.field(places[field.name]) if field.name in places else field for field in schema]
     columns = [
         rows.column(places[field.name]) if field.name in places else pa.nulls(rows.num_rows, field.type)
@@ -264,22 +272,17 @@ def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _with_numbers(content: Content) -> pa.RecordBatch:
-    rows = content.rows
-    for name, numbers in content.numbers.items():
-        rows = rows.append_column(COUNT + name, pa.array(numbers))
-    return rows
+    return add_hidden(content.rows, labelled(COUNT, content.numbers))
 
 
 def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any] | None = None) -> Content:
     """Take a batch with hidden columns behind those of ``schema`` apart."""
-    hidden = {name: rows.column(name).to_numpy() for name in rows.schema.names[len(schema) :]}
-    own = pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema)
-    numbers = {name.removeprefix(COUNT): values for name, values in hidden.items() if name.startswith(COUNT)}
+    own, hidden = split_hidden(rows, schema)
     indexes = {
         name: Index(_choice(saved), Entries(hidden[KEY + name], hidden[ROW + name], hidden.get(GROUP + name)))
         for name, saved in (choices or {}).items()
     }
-    return Content(own, numbers, indexes)
+    return Content(own, unlabelled(COUNT, hidden), indexes)
 
 
 def _choice(saved: Mapping[str, Any]) -> Choice:

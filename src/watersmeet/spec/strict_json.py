@@ -61,6 +61,7 @@ def check_entries(content: Json, keys: Collection[str]) -> None:
 
 def one_of(allowed: tuple[T, ...], given: Json) -> T:
     """Return the allowed value that equals ``given``; raise if there is none."""
+    """Return the allowed value that equals ``given``; raise if there is none."""
     for one in allowed:
         if isinstance(given, str) and one == given:
             return one
@@ -76,12 +77,14 @@ def whole_number(given: Json) -> int:
 
 def read_text(given: Json) -> str:
     """Return ``given``; raise unless it is text."""
+    """Return ``given``; raise unless it is text."""
     if not isinstance(given, str):
         raise refusal(f"{shortened(given)}", "text")
     return given
 
 
 def read_duration(given: Json) -> timedelta:
+    """Return a duration that is given in microseconds."""
     """Return a duration that is given in microseconds."""
     try:
         return whole_number(given) * MICROSECOND
@@ -90,6 +93,7 @@ def read_duration(given: Json) -> timedelta:
 
 
 def by_stream(given: Json, read: Callable[[Json], T]) -> Mapping[str, T]:
+    """Read an object that has one value for each stream; raise if it is empty."""
     """Read an object that has one value for each stream; raise if it is empty."""
     if not isinstance(given, dict) or not given:
         raise refusal(f"{shortened(given)}", "an entry for every stream")
@@ -116,10 +120,12 @@ def _finite(text: str) -> float:
 
 def shortened(content: object) -> str:
     """Return a value as text that is short enough for an error."""
+    """Return a value as text that is short enough for an error."""
     return reprlib.repr(content)
 
 
 def refusal(given: str, allowed: str) -> SpecificationError:
+    """Return the error for JSON that no saved join has."""
     """Return the error for JSON that no saved join has."""
     return SpecificationError(
         explain_refusal(f"a saved join has {given}", allowed, "restore what was saved, unchanged")

@@ -30,6 +30,7 @@ MOST_ROWS: Final = 2**62
 
 def check_lateness(lateness: timedelta) -> None:
     """Raise unless the lateness is zero or more."""
+    """Raise unless the lateness is zero or more."""
     if lateness < timedelta(0):
         raise SpecificationError(
             explain_refusal(
@@ -39,6 +40,7 @@ def check_lateness(lateness: timedelta) -> None:
 
 
 def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None:
+    """Raise unless every duration fits in 64 bits of microseconds."""
     """Raise unless every duration fits in 64 bits of microseconds."""
     for name, duration in (*lengths.items(), ("lateness", lateness)):
         if duration > LONGEST:
@@ -53,6 +55,7 @@ def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None
 
 def check_columns(argument: str, columns: Mapping[str, object]) -> None:
     """Raise unless every column is a name; ``argument`` is what the user calls them."""
+    """Raise unless every column is a name; ``argument`` is what the user calls them."""
     for stream, column in columns.items():
         if not isinstance(column, str):
             raise SpecificationError(
@@ -65,6 +68,7 @@ def check_columns(argument: str, columns: Mapping[str, object]) -> None:
 
 
 def check_counts(counts: Mapping[str, object]) -> None:
+    """Raise unless every count is a whole number of rows that a window may have."""
     """Raise unless every count is a whole number of rows that a window may have."""
     for given in counts.values():
         if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MOST_ROWS:
@@ -106,6 +110,7 @@ def stream_names(function: str, **given: object) -> list[str]:
 
 
 def per_stream(argument: str, given: T | Mapping[str, T] | None, names: list[str]) -> dict[str, T]:
+    """Return one value for each stream: those of the mapping, or the one that stands for all."""
     """Return one value for each stream: those of the mapping, or the one that stands for all."""
     if isinstance(given, Mapping):
         return dict(given)

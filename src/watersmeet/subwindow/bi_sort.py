@@ -23,8 +23,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import ranges, sorted_keys
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes, Ranges
+from watersmeet.subwindow.contract import Entries, Matches, Probes, Ranges
 
 __all__ = ["BiSort"]
 
@@ -66,6 +67,7 @@ class BiSort:
     """Sorted arrays; see the module's header."""
 
     supports_groups: ClassVar[bool] = True
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = False
 

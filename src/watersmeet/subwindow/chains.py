@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from watersmeet.arrays import Int32s
 from watersmeet.kernels import llat
 from watersmeet.subwindow import contract
-from watersmeet.subwindow.contract import Int32s, Pairs, Probes
+from watersmeet.subwindow.contract import Pairs, Probes
 
 __all__ = ["chained_pairs"]
 

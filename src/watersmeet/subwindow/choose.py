@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.normal import Axis
+from watersmeet.spec.options import Structure, StructureName
 from watersmeet.subwindow.bi_sort import BiSort
 from watersmeet.subwindow.contract import Subwindow
 from watersmeet.subwindow.hash import Hash
@@ -30,16 +30,10 @@ __all__ = [
     "STRUCTURES",
     "Choice",
     "IndexOrder",
-    "Structure",
-    "StructureName",
-    "check_structure",
     "choose",
     "create",
     "order_fraction",
 ]
-
-StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
-Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 
 STRUCTURES: Final[dict[StructureName, type[Subwindow]]] = {
     "scan": Scan,
@@ -78,18 +72,6 @@ class Choice:
     reason: str
 
 
-def check_structure(name: str) -> None:
-    """Raise unless ``name`` is a structure, or ``"auto"``."""
-    if name not in get_args(Structure):
-        raise SpecificationError(
-            explain_refusal(
-                f"structure={name!r}",
-                ", ".join(map(repr, get_args(Structure))),
-                'leave it out, or write structure="auto"',
-            )
-        )
-
-
 def create(choice: Choice, capacity: int, predecessor: Subwindow | None) -> Subwindow:
     """Return an empty subwindow; it can learn from a ``predecessor`` of the same structure."""
     structure = STRUCTURES[choice.structure]
@@ -121,8 +103,10 @@ def choose(
     """
     equalities = tuple(number for number, axis in axes.items() if axis.is_equality)
     ranges = tuple(number for number, axis in axes.items() if not axis.is_equality)
-    grouped = wanted == "auto" or STRUCTURES[wanted].supports_groups
-    order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=wanted == "hash")
+    asked = None if wanted == "auto" else STRUCTURES[wanted]
+    grouped = asked is None or asked.supports_groups
+    equality_only = asked is not None and asked.equality_only
+    order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=equality_only)
     because = _order_reason(order, axes, time, fractions)
     if wanted != "auto":
         return Choice(wanted, order, f"{because}; structure {wanted} was asked for")

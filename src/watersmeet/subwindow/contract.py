@@ -20,15 +20,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import ranges
 
 __all__ = [
     "PAIRS_AT_ONCE",
     "Entries",
-    "Int32s",
-    "Int64s",
     "Matches",
     "Pairs",
     "Probes",
@@ -38,8 +36,6 @@ __all__ = [
     "pairs_of",
 ]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 PAIRS_AT_ONCE: Final = 1 << 20
 """Index pairs that are held at a time: bounds memory if a predicate lets nearly everything through."""
@@ -126,6 +122,8 @@ class Subwindow(Protocol):
 
     supports_groups: ClassVar[bool]
     """Whether it takes an equality key before the key."""
+    equality_only: ClassVar[bool]
+    """Whether it is good at probes for one key alone: then equalities are its order, where there are any."""
     fixed_capacity: ClassVar[bool]
     """Whether it is built for a certain number of rows and takes no more."""
     scans: ClassVar[bool]

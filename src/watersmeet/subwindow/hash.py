@@ -30,12 +30,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.kernels import extendible_hash, llat
 from watersmeet.kernels.extendible_hash import DIRECTORY_FULL, DONE
 from watersmeet.subwindow.chains import chained_pairs
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
+from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes
 from watersmeet.subwindow.scan import scanned_pairs, sorted_entries
 
 __all__ = ["Hash"]
@@ -59,6 +59,7 @@ class Hash:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = True
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False
 
@@ -176,7 +177,7 @@ class Hash:
         self._table = llat.pack_chains(self._table, bucket)
         self._depth = self._depth[bucket]
         self._pattern = self._pattern[bucket]
-        number: npt.NDArray[np.int32] = np.zeros(self._used, np.int32)
+        number: Int32s = np.zeros(self._used, np.int32)
         number[bucket] = np.arange(len(bucket), dtype=np.int32)
         self._directory = number[directory]
         self._used = len(bucket)
@@ -192,5 +193,5 @@ class Hash:
         return sorted_entries(*self._rows())
 
 
-def _picked(probes: Probes, which: npt.NDArray[np.bool_]) -> Probes:
+def _picked(probes: Probes, which: Bools) -> Probes:
     return Probes(probes.lo[which], probes.hi[which], probes.who[which])

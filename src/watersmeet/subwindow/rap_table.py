@@ -32,9 +32,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import llat, rap_table
 from watersmeet.subwindow.chains import chained_pairs
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes
+from watersmeet.subwindow.contract import Entries, Matches, Probes
 from watersmeet.subwindow.scan import sorted_entries
 
 __all__ = ["RapTable"]
@@ -61,6 +62,7 @@ class RapTable:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False
 

@@ -14,9 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import scan, sorted_keys
 from watersmeet.subwindow import contract
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Pairs, Probes
+from watersmeet.subwindow.contract import Entries, Matches, Pairs, Probes
 
 __all__ = ["Scan", "scanned_pairs", "sorted_entries"]
 
@@ -52,6 +53,7 @@ class Scan:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = True
 

@@ -29,10 +29,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import llat, wib_tree
 from watersmeet.kernels.wib_tree import ENTRIES, FANOUT, HEIGHT, NODES
 from watersmeet.subwindow.chains import chained_pairs
-from watersmeet.subwindow.contract import Entries, Int32s, Int64s, Matches, Probes
+from watersmeet.subwindow.contract import Entries, Matches, Probes
 from watersmeet.subwindow.scan import sorted_entries
 
 __all__ = ["WibTree"]
@@ -57,6 +58,7 @@ class WibTree:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False
 

@@ -18,18 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys, axis_valid
+from watersmeet.arrays import Bools, Int64s
+from watersmeet.columns.keys import axis_valid
 from watersmeet.columns.values import is_true
 from watersmeet.spec.errors import LateRowError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.arrival import Moments
-from watersmeet.window.plan import MICRO_SCALE
-from watersmeet.window.streams import Streams
+from watersmeet.window.streams import MICRO_SCALE, Streams, moments_of
 
 __all__ = ["Admission", "Verdict", "admit", "is_late", "keep_rows", "late_error", "times_of"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 Verdicts = npt.NDArray[np.uint8]
 
 
@@ -89,8 +87,7 @@ def admit(
 
 def times_of(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Moments:
     """Return the timestamps of a time window's rows, and which rows have one (None: all)."""
-    axis, side, schemas = streams.time_axis(stream)
-    return axis_keys(axis, side, rows, schemas), axis_valid(axis, side, rows, schemas)
+    return moments_of({stream: streams.time_axis(stream)}, {stream: rows})[stream]
 
 
 def is_late(times: Int64s, watermark: int) -> Bools | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.spec.expression import Side
 
 __all__ = ["Counts", "Moments", "count_arrivals"]
 
-Int64s = npt.NDArray[np.int64]
-Moments = tuple[Int64s, npt.NDArray[np.bool_] | None]
+Moments = tuple[Int64s, Bools | None]
 """What rows are ordered by, and which of them have it (None: all)."""
 Counts = dict[Side, Int64s]
 """For every row of one stream how many rows of each stream, its own included, came before it."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges, row_ranges
 from watersmeet.kernels.sorted_keys import sort_keys
 from watersmeet.spec.expression import Side
@@ -26,8 +27,6 @@ from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
 __all__ = ["Arrival", "KeyedBatch", "SortedKeys"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 What = TypeVar("What")
 Computed = TypeVar("Computed")
 
@@ -35,8 +34,7 @@ LOWEST = np.int64(-(2**63))
 HIGHEST = np.int64(2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """Count windows: each row's number in its own stream, and how many rows of the other stream came before it."""
 
     sequence: Int64s
@@ -68,6 +66,7 @@ class KeyedBatch:
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[tuple[int, Borders], list[KeyRange]] = field(default_factory=dict)
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
+    _place: Extent | None = None
     _reach: tuple[Extent, Extent] | None = None
     _portion: tuple[int, int] = (0, 1)
     _computing: RLock = field(default_factory=RLock)
@@ -81,7 +80,7 @@ class KeyedBatch:
         """Return the rows with these numbers, in this order."""
         return self._with(self.rows.take(pa.array(numbers)), lambda column: column[numbers])
 
-    def keep(self, mask: npt.NDArray[np.bool_] | None) -> KeyedBatch:
+    def keep(self, mask: Bools | None) -> KeyedBatch:
         """Return the rows that ``mask`` keeps (None: all)."""
         return self if mask is None or mask.all() else self.take(np.flatnonzero(mask))
 
@@ -118,17 +117,13 @@ class KeyedBatch:
         table = pa.Table.from_batches([batch.rows for batch in batches]).unify_dictionaries().combine_chunks()
         rows = table.to_batches()[0] if table.num_rows else last.rows
         arrivals = [batch.arrival for batch in batches if batch.arrival is not None]
-        arrival = None
-        if arrivals:
-            sequences, seen = ([getattr(own, name) for own in arrivals] for name in ("sequence", "seen"))
-            arrival = Arrival(np.concatenate(sequences), np.concatenate(seen))
+        arrival = Arrival(*map(np.concatenate, zip(*arrivals, strict=True))) if arrivals else None
         known = set.intersection(*(set(batch.keys) for batch in batches))
         keys = {axis: np.concatenate([batch.keys[axis] for batch in batches]) for axis in known}
         return KeyedBatch(first.plan, first.side, rows, arrival, keys)
 
     def _with(self, rows: pa.RecordBatch, cut: Callable[[Int64s], Int64s]) -> KeyedBatch:
-        arrival = self.arrival
-        some = None if arrival is None else Arrival(cut(arrival.sequence), cut(arrival.seen))
+        some = None if self.arrival is None else Arrival(*map(cut, self.arrival))
         known = list(self.keys.items())  # another thread may add to them
         return KeyedBatch(self.plan, self.side, rows, some, {axis: cut(key) for axis, key in known})
 
@@ -172,7 +167,22 @@ class KeyedBatch:
 
         Shares are stretches of the sorted order, so each thread walks through its own part of an index.
         """
+        if of == 1:
+            return self
+        if len(self):
+            self.reach()  # once, and not by every thread
         return replace(self, _portion=(number, of))
+
+    def place(self) -> Extent:
+        """Return where the batch (not empty) lies in its own window: from which timestamp or number to which."""
+        if self._place is None:
+            if self.arrival is not None:
+                places = self.arrival.sequence
+            else:
+                assert self.plan.time is not None
+                places = self.key(self.plan.time)
+            self._place = extent_of(places)
+        return self._place
 
     def reach(self) -> tuple[Extent, Extent]:
         """Return the extents of the earliest and of the latest place in the other window that each row meets.
@@ -186,7 +196,9 @@ class KeyedBatch:
                 self._reach = Extent(seen.low - length, seen.high - length), Extent(seen.low - 1, seen.high - 1)
             else:
                 assert self.plan.time is not None
-                (wanted,) = self.ranges(self.plan.time)
+                ends = self.place()  # of all rows the first reaches back furthest, and the last ahead
+                time = self.plan.axes[self.plan.time]
+                (wanted,) = row_ranges(time, self.side, np.array([ends.low, ends.high]))
                 self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
         return self._reach
 

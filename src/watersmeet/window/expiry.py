@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.spec.expression import Side
 from watersmeet.window.streams import Streams
 
@@ -33,7 +32,7 @@ class Departed:
     """Rows that have left a window, with their arrival numbers in a count window."""
 
     rows: pa.RecordBatch
-    numbers: npt.NDArray[np.int64] | None = None
+    numbers: Int64s | None = None
 
 
 class Holder(Protocol):

@@ -18,19 +18,17 @@ from threading import Lock
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.window.arena import CAN_FREE, Arena
 from watersmeet.window.expiry import Departed
-from watersmeet.window.payload import Extent, KeysOf, Stored
+from watersmeet.window.payload import Extent, KeysOf, Numbers, Stored
 
 __all__ = ["PlainRows", "can_be_plain"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 BYTE: Final = np.dtype(np.uint8)
 WORD: Final = np.dtype(np.int64)
@@ -75,7 +73,7 @@ class _Column:
     def nbytes(self) -> int:
         return self.words.nbytes + (0 if self._valid is None else self._valid.nbytes)
 
-    def _append_valid(self, valid: npt.NDArray[np.bool_]) -> None:
+    def _append_valid(self, valid: Bools) -> None:
         if self._valid is None:
             self._valid = Arena(BYTE, self._reserve // 8 + 1)
             self._valid.append(np.packbits(np.ones(self.words.size, bool), bitorder="little"))
@@ -127,7 +125,7 @@ class PlainRows:
         self._step = step
         self._reserve = reserve
         self._columns = [_Column(column.type, reserve) for column in schema]
-        self._sequence: Arena | None = None
+        self._numbers: list[Arena] = []
         self._keys: dict[int, _Keys] = {}
         self._adding = Lock()
         self._steps: deque[_Step] = deque()
@@ -155,14 +153,15 @@ class PlainRows:
         """All rows held."""
         return self.rows.slice(self.dropped)
 
-    def append(self, rows: pa.RecordBatch, sequence: Int64s | None, place: Extent) -> None:
+    def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent) -> None:
         """Add rows behind the last one."""
         for column, values in zip(self._columns, rows.columns, strict=True):
             column.append(values)
-        if sequence is not None:
-            if self._sequence is None:
-                self._sequence = Arena(WORD, 2 * self._reserve)
-            self._sequence.append(sequence.ravel())
+        if numbers is not None:
+            if not self._numbers:
+                self._numbers = [Arena(WORD, self._reserve) for _ in numbers]
+            for arena, own in zip(self._numbers, numbers, strict=True):
+                arena.append(own)
         self.appended += rows.num_rows
         if not self._steps or self._steps[-1].rows >= self._step:
             self._steps.append(_Step(0, Extent()))
@@ -184,19 +183,15 @@ class PlainRows:
             self.dropped += self._steps.popleft().rows
         if self.dropped == first:
             return []
-        rows, sequence = self.rows.slice(first, self.dropped - first), self.sequence
-        return [Departed(rows, None if sequence is None else sequence[first : self.dropped, 0])]
+        rows, numbers = self.rows.slice(first, self.dropped - first), self.numbers
+        return [Departed(rows, None if numbers is None else numbers[0][first : self.dropped])]
 
     def _free(self) -> None:
         """Give back the memory of rows that were dropped."""
         if self._freed == self.dropped:
             return
-        for column in self._columns:
-            column.free_before(self.dropped)
-        for computed in self._computed_keys():
-            computed.free_before(self.dropped)
-        if self._sequence is not None:
-            self._sequence.free_before(2 * self.dropped)
+        for held in self._held():
+            held.free_before(self.dropped)
         self._freed = self.dropped
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
@@ -210,16 +205,15 @@ class PlainRows:
                 who, row = compress_pairs(who, row, keep, kept)
         yield self, who, row
 
-    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+    def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
         """Return all rows held: a view, good until some of them expire."""
-        sequence = self.sequence
-        return self.rows.slice(self.dropped), None if sequence is None else sequence[self.dropped :]
+        numbers = None if self.numbers is None else tuple(own[self.dropped :] for own in self.numbers)
+        return self.rows.slice(self.dropped), numbers
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        held = sum(column.nbytes for column in self._columns) + sum(keys.nbytes for keys in self._computed_keys())
-        return held if self._sequence is None else held + self._sequence.nbytes
+        return sum(held.nbytes for held in self._held())
 
     # --- as one piece -----------------------------------------------------------------------------------------------
 
@@ -231,9 +225,9 @@ class PlainRows:
         return self._view
 
     @property
-    def sequence(self) -> Int64s | None:
-        """Arrival numbers, in a count window: two columns."""
-        return None if self._sequence is None else self._sequence.values.reshape(-1, 2)
+    def numbers(self) -> Numbers | None:
+        """Arrival numbers, in a count window."""
+        return tuple(own.values for own in self._numbers) or None
 
     def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
         """Return the rows' keys on an axis: a view of the column that holds them, or computed once for every row."""
@@ -243,6 +237,8 @@ class PlainRows:
                 known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)
             return known.values
 
-    def _computed_keys(self) -> list[Arena]:
-        """Return the keys that are not a column's own words."""
-        return [known.computed for known in self._keys.values() if known.computed is not None]
+    def _held(self) -> Iterator[_Column | Arena]:
+        """Yield all that holds rows, and keys that are not a column's own words."""
+        yield from self._columns
+        yield from self._numbers
+        yield from (known.computed for known in self._keys.values() if known.computed is not None)

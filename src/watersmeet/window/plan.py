@@ -12,23 +12,21 @@ from typing import Final
 
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
 from watersmeet.spec.intervals import IntervalSet
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain, normal_form
+from watersmeet.spec.options import Structure, check_options
 from watersmeet.spec.typing import Schemas, check_predicate, type_of
 from watersmeet.spec.window import TimeWindow, Window
-from watersmeet.subwindow.choose import Structure, check_structure
 from watersmeet.window.arrival import Moments
-from watersmeet.window.streams import AxisSide
+from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, moments_of
 
-__all__ = ["MICRO_SCALE", "OTHER_SIDE", "JoinPlan", "arrival_axis", "check_layouts", "check_time_column", "plan_join"]
+__all__ = ["OTHER_SIDE", "JoinPlan", "arrival_axis", "check_layouts", "check_time_column", "plan_join"]
 
 OTHER_SIDE: Final[dict[Side, Side]] = {"left": "right", "right": "left"}
-MICRO_SCALE: Final = 6
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class JoinPlan:
     axes: tuple[Axis, ...]
     time: int | None
     """Number of the time window's axis among ``axes``; None for a count window."""
-    arrival: Axis | None
+    arrival: dict[Side, AxisSide] | None
     """The axis of a count window's ``order_by`` columns."""
     filters: dict[Side, Predicate | None]
     residual: Predicate | None
@@ -60,27 +58,33 @@ class JoinPlan:
         ends = accumulate(map(len, self.branches), initial=len(self.axes))
         return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
 
-    def time_units(self, duration: timedelta) -> int:
-        """Return ``duration`` in the units of the time axis' keys."""
-        assert self.time is not None
-        return int((duration // timedelta(microseconds=1)) * 10 ** (self.axes[self.time].domain.scale - MICRO_SCALE))
-
-    def length(self, side: Side) -> int:
-        """Return how long a row of ``side`` stays: in units of the time axis, or in rows."""
-        own = self.window.left if side == "left" else self.window.right
-        return own if isinstance(own, int) else self.time_units(own)
-
     # --- as streams: see :mod:`watersmeet.window.streams` -------------------------------------------------------------
 
-    @property
+    @cached_property
     def lateness(self) -> int | None:
         """In the units of the timestamps; None for a count window."""
-        return self.time_units(self.window.lateness) if isinstance(self.window, TimeWindow) else None
+        return in_units(self.window.lateness, self.time_scale) if isinstance(self.window, TimeWindow) else None
+
+    @cached_property
+    def lengths(self) -> dict[Side, int]:
+        """How long a row of each stream stays: in the units of the timestamps, or in rows."""
+        window, scale = self.window, self.time_scale
+        if isinstance(window, TimeWindow):
+            return {"left": in_units(window.left, scale), "right": in_units(window.right, scale)}
+        return {"left": window.left, "right": window.right}
+
+    def length(self, side: Side) -> int:
+        """Return how long a row of ``side`` stays."""
+        return self.lengths[side]
 
     @property
     def time_scale(self) -> int:
         """Timestamps are measured in units of 10^-time_scale seconds."""
         return MICRO_SCALE if self.time is None else self.axes[self.time].domain.scale
+
+    def parts(self, side: Side) -> list[tuple[JoinPlan, Side]]:
+        """Return the joins of two that a side takes part in: this one."""
+        return [(self, side)]
 
     def time_axis(self, side: Side) -> AxisSide:
         """Return where a side of a time window has its timestamps."""
@@ -98,13 +102,7 @@ class JoinPlan:
 
     def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments] | None:
         """Return what a count window's rows are ordered by inside a push; None: the left rows, then the right ones."""
-        axis = self.arrival
-        if axis is None:
-            return None
-        return {
-            side: (axis_keys(axis, side, batch, self.schemas), axis_valid(axis, side, batch, self.schemas))
-            for side, batch in rows.items()
-        }
+        return None if self.arrival is None else moments_of(self.arrival, rows)
 
 
 def plan_join(
@@ -124,7 +122,7 @@ def plan_join(
     allows an index for each term of a disjunction. Columns may be named in any case,
     unless ``case_sensitive``.
     """
-    check_structure(structure)
+    check_options(structure=structure)
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
     if not sides_of(predicate) <= set(schemas):
         raise SpecificationError(
@@ -147,9 +145,10 @@ def plan_join(
         window = replace(window, left_ts=named("left", window.left_ts), right_ts=named("right", window.right_ts))
         axes, time = (*axes, _time_axis(window, schemas, time_scale)), len(axes)
     elif window.order_by is not None:
-        arrival = arrival_axis(
+        axis = arrival_axis(
             Column("left", named("left", window.order_by)), Column("right", named("right", window.order_by)), schemas
         )
+        arrival = {side: AxisSide(axis, side, schemas) for side in schemas}
     filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
     branches = form.branches if with_branches else ()
     return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual, branches)

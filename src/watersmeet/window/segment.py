@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.subwindow import contract
 from watersmeet.subwindow.choose import Choice
 from watersmeet.subwindow.contract import (
@@ -25,9 +25,10 @@ from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Payload
 
-__all__ = ["Segment"]
+__all__ = ["SavedSegment", "Segment"]
 
-Int64s = npt.NDArray[np.int64]
+SavedSegment = tuple[pa.RecordBatch, Int64s | None]
+"""The rows of a subwindow, with their arrival numbers in a count window."""
 
 
 @dataclass(slots=True)
@@ -48,18 +49,17 @@ class Segment:
         """Rows ever stored here."""
         return self.payload.appended
 
-    def insert(self, batch: KeyedBatch, place: Extent) -> None:
-        """Store a batch (not empty) that lies at ``place`` in the window."""
+    def insert(self, batch: KeyedBatch) -> None:
+        """Store a batch (not empty)."""
         for other in self.others:
             other.enter(batch.entries(other.choice.order, self.rows))
-        self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, place)
+        self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, batch.place())
 
     def store(self, entries: Entries, rows: pa.RecordBatch, arrival: Arrival | None, place: Extent) -> None:
         """Store rows (not none) whose sorted keys are known already."""
         self.enter(entries)
         self.place.include(place)
-        numbers = None if arrival is None else np.column_stack((arrival.sequence, arrival.seen))
-        self.payload.append(rows, numbers, place)
+        self.payload.append(rows, arrival, place)
 
     def enter(self, entries: Entries) -> None:
         """Put rows (not none), which are stored besides, into the index."""
@@ -67,10 +67,10 @@ class Segment:
         if entries.group is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 
-    def save(self) -> tuple[pa.RecordBatch, Int64s | None]:
+    def save(self) -> SavedSegment:
         """Return all rows held as one batch, with their arrival numbers in a count window."""
         rows, numbers = self.payload.save()
-        return rows, None if numbers is None else numbers[:, 0]
+        return rows, None if numbers is None else numbers[0]
 
     def seal(self) -> None:
         """Take note that this segment is no longer the newest."""

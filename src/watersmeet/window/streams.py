@@ -8,16 +8,23 @@ written once for both, in-process and on Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.arrival import Moments
 
-__all__ = ["AxisSide", "Streams"]
+if TYPE_CHECKING:
+    from watersmeet.window.plan import JoinPlan
+
+__all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of"]
+
+MICRO_SCALE: Final = 6
 
 
 class AxisSide(NamedTuple):
@@ -26,6 +33,19 @@ class AxisSide(NamedTuple):
     axis: Axis
     side: Side
     schemas: Schemas
+
+
+def in_units(duration: timedelta, time_scale: int) -> int:
+    """Return a duration in units of 10^-time_scale seconds."""
+    return int(duration // timedelta(microseconds=1) * 10 ** (time_scale - MICRO_SCALE))
+
+
+def moments_of(streams: Mapping[Side, AxisSide], rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments]:
+    """Return for rows of some streams what they have on an axis."""
+    return {
+        stream: (axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas))
+        for stream, (axis, side, schemas) in streams.items()
+    }
 
 
 class Streams(Protocol):
@@ -48,6 +68,10 @@ class Streams(Protocol):
 
     def length(self, stream: Side) -> int:
         """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
+        ...
+
+    def parts(self, stream: Side) -> Iterable[tuple[JoinPlan, Side]]:
+        """Return the joins of two that a stream takes part in, and its side of each."""
         ...
 
     def time_axis(self, stream: Side) -> AxisSide:

@@ -6,20 +6,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
+from watersmeet.columns.hidden import add_hidden
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.spec.expression import Side
 from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["NUMBER", "Block", "arrival_of", "narrowed"]
-
-Int64s = npt.NDArray[np.int64]
-
-NUMBER = "\0number"
-"""Hidden last columns of indexed rows. No user's column has such a name: a name in SQL has no such character."""
+__all__ = ["Block", "arrival_of", "narrowed"]
 
 
 class Block:
@@ -86,9 +82,9 @@ class Block:
 
 
 def narrowed(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.RecordBatch:
-    """Return columns with numbers of rows, of one stream or more, behind them."""
-    hidden = [f"{NUMBER}{position}" for position in range(len(numbers))]
-    return pa.RecordBatch.from_arrays([*columns, *map(pa.array, numbers)], names=[*names, *hidden])
+    """Return columns with numbers of rows, of one stream or more, behind them as hidden columns."""
+    hidden = {f"number{position}": own for position, own in enumerate(numbers)}
+    return add_hidden(pa.RecordBatch.from_arrays(columns, names=names), hidden)
 
 
 def arrival_of(stream: Side, partner: Side, counts: Counts | None) -> Arrival | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self, get_args
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -17,19 +17,17 @@ from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.multiway.stage import Stages
-from watersmeet.engine.multiway.stashed import Stashed, Strategy, strategy_of
+from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.engine.result import bounded_tables
-from watersmeet.engine.snapshot import refusing_damage
-from watersmeet.engine.stream_join import Late, check_cores, check_join, check_numbers
+from watersmeet.engine.saved_state import State
+from watersmeet.engine.sections import refusing_damage
 from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options, check_threads
 from watersmeet.spec.streams import as_written, check_names, read_predicate
-from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows, windows_of
-from watersmeet.subwindow.choose import Structure
+from watersmeet.spec.window import Window, Windows, windows_of
 
-__all__ = ["WINDOWS", "MultiJoinMetrics", "MultiStreamJoin", "Strategy", "check_choice"]
-
-WINDOWS: Final = (TimeWindow, CountWindow, TimeWindows, CountWindows)
+__all__ = ["MultiJoinMetrics", "MultiStreamJoin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +111,9 @@ class MultiStreamJoin(Lifecycle):
     ) -> None:
         super().__init__()
         _check_streams(streams)
-        check_join(on, window, WINDOWS)
-        check_cores(cores)
-        check_numbers(stash_rows=stash_rows)
-        check_choice("strategy", strategy, get_args(Strategy))
-        check_choice("late", late, get_args(Late))
+        check_join(on, window, many=True)
+        check_options(strategy=strategy, structure=structure, late=late, stash_rows=stash_rows)
+        check_threads(cores)
         names = check_names(streams)
         self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure)
         self._intake = Intake(self._plan, fail_on_late=late == "error")
@@ -240,11 +236,12 @@ class MultiStreamJoin(Lifecycle):
                     "take what the iterator still has, or what push() returns, and save then",
                 )
             )
-        chunks = {stream: stage.rows.chunks for stream, stage in self._strategy.stages.of.items()}
-        rows = {stream: [(chunk.rows, chunk.counts) for chunk in own] for stream, own in chunks.items()}
-        return write_snapshot(
-            Saved(self._plan, self._options, self._intake.progress, self._results, self._finished, rows)
-        )
+        stores = {stream: stage.rows for stream, stage in self._strategy.stages.of.items()}
+        rows = {
+            stream: [(chunk.rows, store.counts(chunk)) for chunk in store.chunks] for stream, store in stores.items()
+        }
+        state = State(self._options, self._intake.progress, self._results, self._finished)
+        return write_snapshot(Saved(self._plan, state, rows))
 
     @classmethod
     def restore(cls, blob: bytes, *, strategy: Strategy | None = None, cores: int | None = None) -> Self:
@@ -255,12 +252,12 @@ class MultiStreamJoin(Lifecycle):
         given = {"strategy": strategy, "cores": cores}
         changed = {name: value for name, value in given.items() if value is not None}
         if strategy is not None:
-            check_choice("strategy", strategy, get_args(Strategy))
+            check_options(strategy=strategy)
         if cores is not None:
-            check_cores(cores)
+            check_threads(cores)
         saved = read_snapshot(blob)
         with refusing_damage():
-            return cls._restored(saved, {**saved.options, **changed})
+            return cls._restored(saved, {**saved.state.options, **changed})
 
     @classmethod
     def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
@@ -272,8 +269,8 @@ class MultiStreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.progress
-        join._results, join._finished = saved.results, saved.finished
+        join._intake.progress = saved.state.progress
+        join._results, join._finished = saved.state.results, saved.state.finished
         for stream, chunks in saved.rows.items():
             for rows, counts in chunks:
                 join._strategy.load(stream, rows, counts)
@@ -297,13 +294,3 @@ def _kinds(streams: object) -> str:
     if not isinstance(streams, Mapping):
         return type(streams).__name__
     return "{" + ", ".join(f"{name!r}: {type(given).__name__}" for name, given in streams.items()) + "}"
-
-
-def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
-    """Raise unless ``given`` is one of what is allowed."""
-    if given not in allowed:
-        raise SpecificationError(
-            explain_refusal(
-                f"{name}={given!r}", ", ".join(map(repr, allowed)), f"leave {name} out, or give one of these"
-            )
-        )

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.engine.multiway.block import Block
 from watersmeet.spec.expression import Side
 
 __all__ = ["Expansion", "Partials", "distinct", "together"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 DENSE: Final = 8
 """Numbers are counted in a table rather than sorted if that has at most so many places per number."""
@@ -39,7 +36,7 @@ class Partials:
         """The streams whose rows are known."""
         return frozenset(self.numbers)
 
-    def picked(self, keep: Bools | Int64s) -> Partials:
+    def picked(self, keep: Bools | Int64s | Int32s) -> Partials:
         """Return some of them."""
         return Partials(self.block, self.limits, {stream: own[keep] for stream, own in self.numbers.items()})
 

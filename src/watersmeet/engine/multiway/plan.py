@@ -12,32 +12,27 @@ that read more. Everything below, indexes and windows, knows joins of two stream
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import cached_property
 from itertools import combinations
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys, axis_valid
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
 from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
+from watersmeet.spec.options import Structure, check_options
 from watersmeet.spec.streams import by_sides, check_names, take_apart
 from watersmeet.spec.typing import check_predicate
 from watersmeet.spec.window import CountWindows, TimeWindows, Windows
-from watersmeet.subwindow.choose import Structure, check_structure
 from watersmeet.window.arrival import Moments
-from watersmeet.window.plan import MICRO_SCALE, JoinPlan, arrival_axis, check_layouts, check_time_column, plan_join
-from watersmeet.window.streams import AxisSide
+from watersmeet.window.plan import JoinPlan, arrival_axis, check_layouts, check_time_column, plan_join
+from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, moments_of
 
 __all__ = ["MultiPlan", "PairPlan", "Residual", "plan_streams"]
 
-Bools = npt.NDArray[np.bool_]
 
 TRUE = Boolean(Constant(value=True, kind="boolean"))
 
@@ -84,7 +79,7 @@ class MultiPlan:
     pairs: dict[frozenset[Side], PairPlan]
     filters: dict[Side, Predicate]
     residual: tuple[Residual, ...]
-    arrival: dict[Side, tuple[Axis, Side]] | None
+    arrival: dict[Side, AxisSide] | None
     """In a count window with ``order_by``: the axis on which each stream's rows are ordered, and its side of it."""
     time_scale: int
     """Timestamps are measured in units of 10^-time_scale seconds."""
@@ -93,6 +88,10 @@ class MultiPlan:
     def streams(self) -> tuple[Side, ...]:
         """The streams' names, in their order."""
         return tuple(self.schemas)
+
+    def streams_from(self, first: Side) -> tuple[Side, ...]:
+        """Return the streams' names, a certain one first."""
+        return first, *(stream for stream in self.streams if stream != first)
 
     def pair(self, one: Side, other: Side) -> PairPlan:
         """Return what holds between two streams."""
@@ -115,31 +114,35 @@ class MultiPlan:
 
     # --- as streams: see :mod:`watersmeet.window.streams` -------------------------------------------------------------
 
-    @property
+    @cached_property
     def lateness(self) -> int | None:
         """In the units of the timestamps; None for a count window."""
-        return self._units(self.window.lateness) if isinstance(self.window, TimeWindows) else None
+        return in_units(self.window.lateness, self.time_scale) if isinstance(self.window, TimeWindows) else None
+
+    @cached_property
+    def lengths(self) -> dict[Side, int]:
+        """How long a row of each stream stays: in the units of the timestamps, or in rows."""
+        window, scale = self.window, self.time_scale
+        if isinstance(window, TimeWindows):
+            return {stream: in_units(length, scale) for stream, length in window.lengths.items()}
+        return dict(window.counts)
 
     def length(self, stream: Side) -> int:
-        """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
-        window = self.window
-        return window.counts[stream] if isinstance(window, CountWindows) else self._units(window.lengths[stream])
+        """Return how long a row of a stream stays."""
+        return self.lengths[stream]
 
-    def _units(self, duration: timedelta) -> int:
-        return int(duration // timedelta(microseconds=1) * 10 ** (self.time_scale - MICRO_SCALE))
-
-    def _pairs_of(self, stream: Side) -> Iterator[PairPlan]:
-        """Yield what holds between a stream and each other one."""
-        return (pair for streams, pair in self.pairs.items() if stream in streams)
+    def parts(self, stream: Side) -> list[tuple[JoinPlan, Side]]:
+        """Return the joins of a stream with each other one, and its side of each."""
+        return [(pair.plan, pair.side(stream)) for streams, pair in self.pairs.items() if stream in streams]
 
     def time_axis(self, stream: Side) -> AxisSide:
         """Return where a time window's stream has its timestamps."""
-        pair = next(self._pairs_of(stream))
-        return pair.plan.time_axis(pair.side(stream))
+        plan, side = self.parts(stream)[0]
+        return plan.time_axis(side)
 
     def compared(self, stream: Side) -> list[AxisSide]:
         """Return the axes on which a row of a stream must have a value to match anything."""
-        return [axis for pair in self._pairs_of(stream) for axis in pair.plan.compared(pair.side(stream))]
+        return [axis for plan, side in self.parts(stream) for axis in plan.compared(side)]
 
     def condition(self, stream: Side) -> Predicate | None:
         """Return what a row of a stream must satisfy by itself; None: nothing."""
@@ -147,13 +150,7 @@ class MultiPlan:
 
     def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
         """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
-        if self.arrival is None:
-            return None
-        found = {}
-        for stream, (axis, side) in self.arrival.items():
-            schemas = {side: self.schemas[stream]}
-            found[stream] = axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas)
-        return found
+        return None if self.arrival is None else moments_of(self.arrival, rows)
 
 
 def plan_streams(
@@ -165,7 +162,7 @@ def plan_streams(
     case_sensitive: bool = False,
 ) -> MultiPlan:
     """Check a join of many streams and return its plan; ``case_sensitive`` as for two."""
-    check_structure(structure)
+    check_options(structure=structure)
     streams = check_names(schemas)
     own = dict(schemas)
     check_layouts(own)
@@ -233,7 +230,7 @@ def _pair_plan(
     return PairPlan(left, right, plan, predicate is not None or in_residual)
 
 
-def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[Side, tuple[Axis, Side]]:
+def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[Side, AxisSide]:
     """Return axes on which the rows of all streams are put in one order: those of every two, made alike."""
     found: dict[Side, tuple[Axis, Side]] = {}
     domains: set[KeyDomain] = set()
@@ -258,7 +255,10 @@ def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[
             )
         )
     finest = max(domains, key=lambda domain: domain.scale)
-    return {stream: (replace(axis, domain=finest), side) for stream, (axis, side) in found.items()}
+    return {
+        stream: AxisSide(replace(axis, domain=finest), side, {side: schemas[stream]})
+        for stream, (axis, side) in found.items()
+    }
 
 
 def _check_result_names(schema: pa.Schema) -> None:

@@ -1,42 +1,37 @@
-"""The state of a join of many streams as bytes, in the layout of :mod:`watersmeet.engine.snapshot` under another name.
+"""The state of a join of many streams as bytes, as :mod:`watersmeet.engine.snapshot` has that of two.
 
-The sections are the specification and progress as JSON, and then, as one Arrow IPC stream for each stream, the rows of
-its window, with one record batch per chunk; in a count window hidden columns carry how many rows of each stream came
-before. Neither indexes nor the stash are saved: both follow from the rows. Bytes are distrusted as they are there.
+The sections are the specification and progress as JSON, and then the rows of each stream's window, with one record
+batch per chunk; in a count window hidden columns carry how many rows of each stream came before. Neither indexes nor
+the stash are saved: both follow from the rows.
 
 Version 1 kept the predicate as text.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.arrow_bytes import read_rows, write_rows
-from watersmeet.engine.intake import Progress
+from watersmeet.columns.hidden import labelled, unlabelled
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
-from watersmeet.engine.snapshot import (
-    admitted,
-    check_numbers_of_rows,
-    count_from_json,
-    flag_from_json,
-    options_from_json,
-    progress_from_json,
-    read_sections,
-    refuse_damaged,
-    refusing_damage,
+from watersmeet.engine.saved_state import (
+    State,
+    checked_rows,
+    read_description,
+    read_streams,
     restored_predicate,
-    write_sections,
+    state_from_json,
+    write_description,
+    write_stream,
 )
+from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import Side
 from watersmeet.spec.saved_form import predicate_to_json, window_from_json, window_to_json
 from watersmeet.spec.streams import check_names
-from watersmeet.spec.strict_json import canonical, check_entries, read_json
+from watersmeet.spec.structure import window_from_json
 from watersmeet.spec.window import CountWindows, TimeWindows, windows_of
-from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import Counts
 
 __all__ = ["Saved", "read_snapshot", "write_snapshot"]
@@ -45,9 +40,9 @@ MAGIC: Final = b"watersmeet-multi"
 VERSION: Final = 2
 TEXT_VERSION: Final = 1
 """The last one that kept the predicate as text."""
-BEFORE: Final = "\0before "
-"""Columns of this name and a stream's carry how many of its rows came before."""
-ENTRIES: Final = ("streams", "on", "window", "structure", "options", "progress", "results", "finished")
+RESULTS: Final = "results"
+BEFORE: Final = "before "
+"""Label of the hidden columns that say how many rows of each stream came before a row."""
 SavedChunk = tuple[pa.RecordBatch, Counts | None]
 
 
@@ -56,34 +51,18 @@ class Saved:
     """Everything that is saved."""
 
     plan: MultiPlan
-    options: dict[str, Any]
-    progress: Progress
-    results: int
-    finished: bool
+    state: State
     rows: dict[Side, list[SavedChunk]]
 
 
 def write_snapshot(saved: Saved) -> bytes:
     """Return ``saved`` as bytes."""
     plan = saved.plan
-    description = {
-        "streams": plan.streams,
-        "on": predicate_to_json(plan.predicate),
-        "window": window_to_json(plan.window),
-        "structure": plan.structure,
-        "options": saved.options,
-        "progress": asdict(saved.progress),
-        "results": saved.results,
-        "finished": saved.finished,
-    }
-    sections = [canonical(description).encode()]
+    hidden = list(_counted(plan.streams)) if plan.lateness is None else []
+    sections = [write_description(plan, saved.state, RESULTS, streams=plan.streams)]
     for stream, schema in plan.schemas.items():
-        wide = pa.schema([*schema, *_hidden(plan.streams, counted=plan.lateness is None)])
-        batches = []
-        for rows, counts in saved.rows[stream]:
-            numbers = [] if counts is None else [pa.array(counts[other]) for other in plan.streams]
-            batches.append(pa.RecordBatch.from_arrays([*rows.columns, *numbers], schema=wide))
-        sections.append(write_rows(wide, batches))
+        chunks = ((rows, labelled(BEFORE, _in_order(counts, plan.streams))) for rows, counts in saved.rows[stream])
+        sections.append(write_stream(schema, hidden, chunks))
     return write_sections(MAGIC, VERSION, sections)
 
 
@@ -92,64 +71,28 @@ def read_snapshot(blob: bytes) -> Saved:
     version, sections = read_sections(MAGIC, (TEXT_VERSION, VERSION), blob)
     with refusing_damage():
         description, *tables = sections
-        content = read_json(description)
-        check_entries(content, ENTRIES)
+        content = read_description(description, RESULTS, "streams")
         streams = check_names(content["streams"])
         window = window_from_json(content["window"])
         if not isinstance(window, TimeWindows | CountWindows):
             raise refuse_damaged("its window is one of two streams")
-        found = {stream: read_rows(table) for stream, table in zip(streams, tables, strict=True)}
-        hidden = _hidden(streams, counted=isinstance(window, CountWindows))
-        schemas = {stream: _own_schema(schema, hidden) for stream, (schema, _) in found.items()}
+        counted = _counted(streams) if isinstance(window, CountWindows) else {}
+        schemas, rows = read_streams(dict(zip(streams, tables, strict=True)), list(counted))
         predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
         plan = plan_streams(schemas, predicate, windows_of(window, streams), content["structure"])
-        progress = progress_from_json(content["progress"], plan)
+        state = state_from_json(content, plan, RESULTS)
+        kept = checked_rows(plan, rows, counted, state.progress)
         chunks = {
-            stream: [_chunk(batch, schemas[stream], streams) for batch in batches]
-            for stream, (_, batches) in found.items()
+            stream: [(own, unlabelled(BEFORE, numbers) or None) for own, numbers in some]
+            for stream, some in kept.items()
         }
-        return Saved(
-            plan,
-            options_from_json(content["options"]),
-            progress,
-            count_from_json(content["results"]),
-            flag_from_json(content["finished"]),
-            {stream: _checked(plan, stream, own, progress) for stream, own in chunks.items()},
-        )
+        return Saved(plan, state, chunks)
 
 
-def _hidden(streams: tuple[Side, ...], *, counted: bool) -> list[pa.Field]:
-    return [pa.field(BEFORE + stream, pa.int64()) for stream in streams] if counted else []
+def _counted(streams: tuple[Side, ...]) -> dict[str, Side | None]:
+    """Return the names of the hidden columns, and the stream whose rows each counts."""
+    return {BEFORE + stream: stream for stream in streams}
 
 
-def _own_schema(schema: pa.Schema, hidden: list[pa.Field]) -> pa.Schema:
-    """Return a stream's schema without the hidden columns, which have to be there."""
-    own = len(schema) - len(hidden)
-    if own < 0 or [(field.name, field.type) for field in list(schema)[own:]] != [(f.name, f.type) for f in hidden]:
-        raise refuse_damaged("its rows have no arrival numbers")
-    return pa.schema(list(schema)[:own], schema.metadata)
-
-
-def _chunk(batch: pa.RecordBatch, schema: pa.Schema, streams: tuple[Side, ...]) -> SavedChunk:
-    own, hidden = batch.columns[: len(schema)], batch.columns[len(schema) :]
-    if any(column.null_count for column in hidden):
-        raise refuse_damaged("a row has no arrival number")
-    counts = {stream: np.asarray(column) for stream, column in zip(streams, hidden, strict=False)}
-    return pa.RecordBatch.from_arrays(own, schema=schema), counts or None
-
-
-def _checked(plan: MultiPlan, stream: Side, chunks: list[SavedChunk], progress: Progress) -> list[SavedChunk]:
-    """Return the rows of one stream that can match; raise where they cannot have been saved."""
-    if sum(rows.num_rows for rows, _ in chunks) > progress.rows[stream]:
-        raise refuse_damaged(f"it has more rows of {stream} than have come")
-    check_numbers_of_rows((counts[stream] for _, counts in chunks if counts is not None), stream, progress)
-    kept = []
-    for rows, counts in chunks:
-        for other, before in (counts or {}).items():
-            if len(before) and not 0 <= before.min() <= before.max() <= progress.rows[other]:
-                raise refuse_damaged(f"a row of {stream} came after more rows of {other} than there were")
-        keep = admitted(plan, stream, rows, progress)
-        if keep.any():
-            some = None if counts is None else {other: before[keep] for other, before in counts.items()}
-            kept.append((keep_rows(rows, keep), some))
-    return kept
+def _in_order(counts: Counts | None, streams: tuple[Side, ...]) -> Counts:
+    return {} if counts is None else {stream: counts[stream] for stream in streams}

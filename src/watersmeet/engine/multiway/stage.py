@@ -18,44 +18,39 @@ exactly once, by that of its rows which entered last, however early or late a st
 A stage may be put together from *pieces*: chunks of rows with an index segment per neighbour that were made earlier.
 
 Cost of a probe: the rows of a partial result's stream are looked for once each, however many partial results share
-them; memory is bounded by ``PORTION``, for results leave a stage in portions.
+them; memory is bounded, for results leave a stage in portions (:mod:`watersmeet.engine.multiway.portions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.columns.keys import key_ranges
-from watersmeet.columns.values import is_true
+from watersmeet.arrays import Bools, Int32s, Int64s
+from watersmeet.columns.hidden import hidden_at
+from watersmeet.columns.keys import row_ranges
 from watersmeet.engine.intake import Arrived
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
-from watersmeet.engine.multiway.partial import Expansion, Partials, distinct, together
+from watersmeet.engine.multiway.partial import Expansion, Partials, distinct
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
-from watersmeet.engine.multiway.rows import Chunk, Places, RowStore
+from watersmeet.engine.multiway.portions import in_portions, merged
+from watersmeet.engine.multiway.rows import Places, RowStore, chunk_of, keys_of
 from watersmeet.spec.expression import Column, Predicate, Side
 from watersmeet.spec.typing import Schemas
+from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.arrival import Counts
-from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.chunks import Chunk
 from watersmeet.window.expiry import Bounds, Departed, expire
-from watersmeet.window.payload import extent_of
+from watersmeet.window.payload import Extent
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import Match, StreamWindow
+from watersmeet.window.verify import in_count_window, in_ranges, kept_pairs, truth
 
 __all__ = ["Piece", "Stage", "Stages", "Step"]
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-PORTION: Final = 1 << 17
-"""Partial results that are held together: bounds memory at any match probability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +87,19 @@ class Stage:
     def __init__(self, plan: MultiPlan, stream: Side, first: int = 0) -> None:
         self.plan = plan
         self.stream = stream
-        self.rows = RowStore(plan.schemas[stream], first)
+        self.rows = self._store(first)
         self.windows: dict[Side, StreamWindow] = {}
         for partner in plan.neighbours[stream]:
             pair = plan.pair(stream, partner)
             self.windows[partner] = StreamWindow(pair.plan, pair.side(stream))
 
+    def _store(self, first: int) -> RowStore:
+        return RowStore(self.plan.streams_from(self.stream), self.plan.schemas[self.stream], first)
+
     def hold(self, block: Block) -> None:
         """Hold a block's rows, so that they are found by number; they are not yet found by probes."""
         if len(block):
-            self.rows.append(block.rows, block.counts, extent_of(self._place(block)))
+            self.rows.append(block.rows, block.counts, self._place(block))
 
     def index(self, block: Block, stages: Mapping[Side, Stage]) -> None:
         """Let a block's rows be found by probes; the other ``stages`` are sampled when a segment has to be created."""
@@ -110,7 +108,8 @@ class Stage:
 
     def piece(self, block: Block, stages: Mapping[Side, Stage]) -> Piece:
         """Hold and index a block's rows (not none) as a piece of its own, and return that."""
-        chunk = Chunk(self.rows.end, block.rows, block.counts, extent_of(self._place(block)))
+        streams, place = self.plan.streams_from(self.stream), self._place(block)
+        chunk = chunk_of(streams, self.rows.end, block.rows, block.counts, place)
         self.rows.add(chunk)
         segments = {}
         for partner, window in self.windows.items():
@@ -126,7 +125,7 @@ class Stage:
 
     def replace(self, pieces: Iterable[Piece]) -> None:
         """Hold these pieces instead of those that were put together into them."""
-        self.rows = RowStore(self.rows.schema, self.rows.end)
+        self.rows = self._store(self.rows.end)
         for window in self.windows.values():
             window.segments.clear()
         for piece in pieces:
@@ -143,12 +142,9 @@ class Stage:
         """Bytes held by rows and indexes."""
         return self.rows.nbytes + sum(window.nbytes for window in self.windows.values())
 
-    def _place(self, block: Block) -> Int64s:
-        if block.counts is not None:
-            return block.counts[self.stream]
-        pair = self.plan.pair(self.stream, self.plan.neighbours[self.stream][0])
-        assert pair.plan.time is not None
-        return block.batch(pair).key(pair.plan.time)
+    def _place(self, block: Block) -> Extent:
+        """Return where a block lies in the window: any neighbour's view of it knows."""
+        return block.batch(self.plan.pair(self.stream, self.plan.neighbours[self.stream][0])).place()
 
 
 class Stages:
@@ -251,21 +247,18 @@ class Stages:
         ]
 
         def accepted(match: Match) -> tuple[Int32s, list[Int64s]]:
-            numbers = [
-                match.stored.column(match.stored.num_columns + position).to_numpy().take(match.row)
-                for position in range(-len(new), 0)
-            ]
+            numbers = [hidden_at(match.stored, position).take(match.row) for position in range(-len(new), 0)]
             keep = None if accept is None else accept(numbers)
             for stream, own in zip(new, numbers, strict=True):
                 keep = _both(keep, self._live(stream, own, partials.limits))
             return (match.who, numbers) if keep is None else (match.who[keep], [own[keep] for own in numbers])
 
         def verified() -> Iterator[Partials]:
-            for at, numbers in _portions(map(accepted, matches), expansion):
+            for at, numbers in in_portions(map(accepted, matches), expansion):
                 passage.candidates += len(at)
                 yield self._verified(partials.extended(at, dict(zip(new, numbers, strict=True))), checks, residual)
 
-        for found in _merged(verified()):
+        for found in merged(verified()):
             passage.found += len(found)
             yield found
 
@@ -283,9 +276,7 @@ class Stages:
         for pair in checks:
             if len(partials) == 0:
                 return partials
-            partials = self._in_ranges(partials, pair)
-            if pair.plan.time is None and len(partials):
-                partials = self._in_count_window(partials, pair)
+            partials = self._holding(partials, pair)
             if pair.plan.residual is not None and len(partials):
                 names = {"left": pair.left, "right": pair.right}
                 partials = self._satisfying(partials, pair.plan.residual, names, pair.plan.schemas)
@@ -295,30 +286,25 @@ class Stages:
                 partials = self._satisfying(partials, predicate, names, self.plan.schemas)
         return partials
 
-    def _in_ranges(self, partials: Partials, pair: PairPlan) -> Partials:
-        """Check all axes whose keys say something of rows in any order: what they let through may be too much."""
-        left, right = (self.of[stream].rows.places(partials.numbers[stream]) for stream in (pair.left, pair.right))
-        keep = np.ones(len(partials), bool)
-        for number, axis in enumerate(pair.plan.axes):
-            if axis.domain.kind == "double_offset":
-                continue
-            stored = left.numbers(_keys_of(pair.left, pair, number))
-            inside = np.zeros(len(partials), bool)
-            for wanted in key_ranges(axis, "right", right.numbers(_keys_of(pair.right, pair, number))):
-                inside |= (wanted.lo <= stored) & (stored <= wanted.hi)
-            keep &= inside
-        return partials if keep.all() else partials.picked(keep)
+    def _holding(self, partials: Partials, pair: PairPlan) -> Partials:
+        """Check the window and all axes of a pair of streams, whose rows are gathered side by side.
 
-    def _in_count_window(self, partials: Partials, pair: PairPlan) -> Partials:
-        """Check that the earlier row was in its window when the later one arrived."""
+        What the keys let through may be too much.
+        """
+        plan = pair.plan
         left, right = (self.of[stream].rows.places(partials.numbers[stream]) for stream in (pair.left, pair.right))
-        of_left, of_right = left.counts(pair.left, pair.right), right.counts(pair.left, pair.right)
-        keep = np.where(
-            of_left[pair.left] < of_right[pair.left],  # the left row came first
-            of_right[pair.left] - of_left[pair.left] <= self.plan.length(pair.left),
-            of_left[pair.right] - of_right[pair.right] <= self.plan.length(pair.right),
-        )
-        return partials if keep.all() else partials.picked(keep)
+        every = np.arange(len(partials), dtype=np.int32)
+        found = Pairs(every, every)
+        for number, axis in enumerate(plan.axes):
+            keys = left.numbers(keys_of(pair.left, pair, number))
+            ranges = row_ranges(axis, "right", right.numbers(keys_of(pair.right, pair, number)))
+            found = kept_pairs(found, *in_ranges(found, ranges, keys))
+        if plan.time is None:
+            of_left, of_right = left.counts(pair.left, pair.right), right.counts(pair.left, pair.right)
+            stored = Arrival(of_left[pair.left], of_left[pair.right])
+            probing = Arrival(of_right[pair.right], of_right[pair.left])
+            found = kept_pairs(found, *in_count_window(found, plan, "left", stored, probing))
+        return partials if found.count == len(partials) else partials.picked(found.row)
 
     def _satisfying(
         self, partials: Partials, predicate: Predicate, streams: Mapping[Side, Side], schemas: Schemas
@@ -326,13 +312,13 @@ class Stages:
         """Evaluate a predicate whose sides stand for ``streams``."""
         places: dict[Side, Places] = {}
 
-        def column(wanted: Column) -> pa.Array:
-            stream = streams[wanted.side]
+        def gather(column: Column) -> pa.Array:
+            stream = streams[column.side]
             if stream not in places:
                 places[stream] = self.of[stream].rows.places(partials.numbers[stream])
-            return places[stream].column(wanted.name)
+            return places[stream].column(column.name)
 
-        keep = is_true(predicate, column, schemas, len(partials))
+        keep = truth(predicate, gather, schemas, len(partials))
         return partials if keep.all() else partials.picked(keep)
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -346,60 +332,5 @@ class Stages:
         return pa.Table.from_arrays(columns, schema=self.plan.result_schema)
 
 
-def _keys_of(stream: Side, pair: PairPlan, axis: int) -> Callable[[Chunk], Int64s]:
-    return lambda chunk: chunk.keys(stream, pair, axis)
-
-
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:
     return other if one is None else one if other is None else one & other
-
-
-def _portions(
-    found: Iterator[tuple[Int32s, list[Int64s]]], expansion: Expansion | None
-) -> Iterator[tuple[Int64s | Int32s, list[Int64s]]]:
-    """Yield which partial results are extended, and by which rows: about ``PORTION`` of them at once, never none."""
-    waiting: list[tuple[Int32s, list[Int64s]]] = []
-    size = 0
-    for who, numbers in found:
-        waiting.append((who, numbers))
-        size += len(who) if expansion is None else int(expansion.sizes(who).sum())
-        if size >= PORTION:
-            yield from _cut(waiting, expansion)
-            waiting, size = [], 0
-    if size:
-        yield from _cut(waiting, expansion)
-
-
-def _cut(
-    waiting: list[tuple[Int32s, list[Int64s]]], expansion: Expansion | None
-) -> Iterator[tuple[Int64s | Int32s, list[Int64s]]]:
-    who = np.concatenate([rows for rows, _ in waiting])
-    numbers = [np.concatenate(parts) for parts in zip(*(own for _, own in waiting), strict=True)]
-    if expansion is None:
-        for begin in range(0, len(who), PORTION):
-            part = slice(begin, begin + PORTION)
-            yield who[part], [own[part] for own in numbers]
-        return
-    sizes = expansion.sizes(who)
-    totals = np.cumsum(sizes)
-    cuts = np.searchsorted(totals, np.arange(PORTION, totals[-1], PORTION), "left") + 1
-    borders = np.unique(np.concatenate(([0], cuts, [len(who)])))
-    for begin, end in pairwise(borders.tolist()):
-        part = slice(begin, end)
-        at, source = expansion.expanded(who[part], sizes[part])
-        yield at, [own[part][source] for own in numbers]
-
-
-def _merged(parts: Iterator[Partials]) -> Iterator[Partials]:
-    """Put small portions together: each costs the stages to come a fixed effort."""
-    waiting: list[Partials] = []
-    size = 0
-    for part in parts:
-        if len(part):
-            waiting.append(part)
-            size += len(part)
-        if 2 * size >= PORTION:
-            yield together(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield together(waiting)

@@ -22,9 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from watersmeet.arrays import Bools, Int64s
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.plan import PairPlan
@@ -35,8 +33,6 @@ from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["Border", "Stash", "StashPlan"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Border = tuple[int, int]
 """Numbers of rows of the two streams."""
 
@@ -107,7 +103,7 @@ class Stash:
         first, second = plan.streams
         for chunk in stores[0].chunks if is_filled else ():
             limits = {stream: stage.rows.end for stream, stage in stages.of.items()}
-            rows = stages.start(Block(first, chunk.rows, chunk.counts, chunk.first, limits))
+            rows = stages.start(Block(first, chunk.rows, stores[0].counts(chunk), chunk.first, limits))
             for pairs in stages.pass_through(rows, Step((second,), first), Passage()):
                 self._append(pairs, begin, after)
                 begin = after

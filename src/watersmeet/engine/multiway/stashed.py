@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 from watersmeet.engine.multiway.block import Block
 from watersmeet.engine.multiway.circular import Circular, Steps
@@ -22,11 +22,10 @@ from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import Stash, StashPlan
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Strategy
 from watersmeet.window.expiry import Bounds, Departed
 
-__all__ = ["Stashed", "Strategy", "strategy_of"]
-
-Strategy = Literal["auto", "circular", "stashed"]
+__all__ = ["Stashed", "strategy_of"]
 
 INSERT_WORK: Final = 4.0
 """What a pair costs in one index of the stash, where a candidate costs one."""

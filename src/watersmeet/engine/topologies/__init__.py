@@ -1,9 +1,9 @@
 """Topologies: windows and cores put together so that every pair of rows meets once. The contract, and the five.
 
-A new one is a module here and a line below.
+A new one is a module here, a line below, and a name in :mod:`watersmeet.spec.options`.
 """
 
-from typing import Final, Literal
+from typing import Final
 
 from watersmeet.engine.topologies.contract import Topology
 from watersmeet.engine.topologies.handshake import Handshake
@@ -11,10 +11,10 @@ from watersmeet.engine.topologies.kang import Kang
 from watersmeet.engine.topologies.low_latency_handshake import LowLatencyHandshake
 from watersmeet.engine.topologies.panjoin import PanJoin
 from watersmeet.engine.topologies.splitjoin import SplitJoin
+from watersmeet.spec.options import TopologyName
 
-__all__ = ["TOPOLOGIES", "TopologyName"]
+__all__ = ["TOPOLOGIES"]
 
-TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 TOPOLOGIES: Final[dict[TopologyName, type[Topology]]] = {
     "kang": Kang,
     "handshake": Handshake,

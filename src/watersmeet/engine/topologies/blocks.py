@@ -13,7 +13,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.window.batch import KeyedBatch
 
-__all__ = ["blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "last_place", "share_of"]
+__all__ = ["blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "share_of"]
 
 
 def joined_blocks(blocks: Sequence[KeyedBatch]) -> KeyedBatch | None:
@@ -52,11 +52,3 @@ def share_of(batch: KeyedBatch, counted: int, core: int, cores: int) -> KeyedBat
     if cores == 1:
         return batch
     return batch.take(np.arange((core - counted) % cores, len(batch), cores))
-
-
-def last_place(batch: KeyedBatch) -> int:
-    """Return the largest timestamp, or in a count window arrival number, of a batch (not empty)."""
-    if batch.arrival is not None:
-        return int(batch.arrival.sequence.max())
-    assert batch.plan.time is not None
-    return int(batch.key(batch.plan.time).max())

@@ -17,26 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import JoinPlan
+from watersmeet.window.segment import SavedSegment
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Layout", "Order", "SavedSegment", "Topology"]
-
-Order = Literal["outer", "inner"]
-SavedSegment = tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]
-"""The rows of a subwindow, with their arrival numbers in a count window."""
+__all__ = ["Layout", "Topology"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class Topology(Protocol):
         ]
         return [saved for _, saved in sorted(segments, key=lambda entry: entry[0])]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Take in a subwindow of saved rows, whatever topology saved them."""
         ...
 

@@ -32,34 +32,32 @@ too, rows move on by their number, not their age: a burst then spreads over all 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, last_place
-from watersmeet.engine.topologies.contract import Layout, SavedSegment, Topology
+from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
+from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.engine.topologies.stretch import Stretch, extent_of_numbers, from_number
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed
-from watersmeet.window.payload import Extent
-from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.plan import OTHER_SIDE
+from watersmeet.window.segment import SavedSegment
 from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["Handshake"]
 
-Int64s = npt.NDArray[np.int64]
 
 UNACKNOWLEDGED: Final = 8
-PIECES_PER_SEGMENT: Final = 4
-SMALLEST_PIECE: Final = 1 << 10
 LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
 """Left rows come in the lane from the left, right rows in the one from the right."""
 
@@ -98,77 +96,6 @@ def _joined(first: Message, second: Message) -> Message | None:
     return None
 
 
-class Segment:
-    """One stream's rows on one core: blocks in their order, and windows that index them, a few blocks each.
-
-    A block that has left is at once no longer found, though its index goes only with all others of its piece: what the
-    oldest piece finds is filtered by the rows' numbers.
-    """
-
-    def __init__(self, plan: JoinPlan, side: Side) -> None:
-        self._plan = plan
-        self._side: Side = side
-        self.blocks: deque[KeyedBatch] = deque()
-        self.pieces: deque[StreamWindow] = deque()
-        self._extents: deque[Extent] = deque()  # numbers of the rows of each piece
-        self._piece_rows = 0
-        self.rows = 0
-
-    def insert(self, block: KeyedBatch, share: int, other: StreamWindow | None) -> None:
-        """Add a block behind the others; ``share`` is how many rows are meant to be here."""
-        if not self.pieces or self._piece_rows >= max(SMALLEST_PIECE, share // PIECES_PER_SEGMENT):
-            if self.pieces and self.pieces[-1].segments:
-                self.pieces[-1].segments[-1].seal()
-            self.pieces.append(StreamWindow(self._plan, self._side))
-            self._extents.append(Extent())
-            self._piece_rows = 0
-        self.pieces[-1].insert(block, other)
-        self._extents[-1].include(_extent(block))
-        self._piece_rows += len(block)
-        self.blocks.append(block)
-        self.rows += len(block)
-
-    def probe(self, batch: KeyedBatch, passed_over: int = 0) -> Iterator[Match]:
-        """Yield the rows here that meet a row of ``batch``; the oldest so many blocks are passed over."""
-        if passed_over == len(self.blocks):
-            return
-        first = _extent(self.blocks[passed_over]).low
-        for piece, numbers in zip(self.pieces, self._extents, strict=True):
-            if numbers.high < first:
-                continue
-            found = piece.probe(batch)
-            yield from found if numbers.low >= first else _from_number(found, first)
-
-    def drop_oldest(self) -> KeyedBatch:
-        """Remove the oldest block and return it."""
-        block = self.blocks.popleft()
-        self.rows -= len(block)
-        first = _extent(self.blocks[0]).low if self.blocks else None
-        while self.pieces and (first is None or self._extents[0].high < first):
-            self.pieces.popleft()
-            self._extents.popleft()
-        return block
-
-    @property
-    def newest(self) -> StreamWindow | None:
-        """The window of the newest rows."""
-        return self.pieces[-1] if self.pieces else None
-
-
-def _extent(block: KeyedBatch) -> Extent:
-    """Return the numbers of a block's first and last row."""
-    numbers = numbers_of(block.rows)
-    return Extent(int(numbers[0]), int(numbers[-1]))
-
-
-def _from_number(matches: Iterator[Match], first: int) -> Iterator[Match]:
-    """Yield the matches whose stored row has at least the number ``first``."""
-    for match in matches:
-        keep = numbers_of(match.stored)[match.row] >= first
-        if keep.any():
-            yield Match(match.who[keep], match.stored, match.row[keep])
-
-
 class HandshakeCore:
     """One core of the chain (figure 7; the comments give its lines)."""
 
@@ -176,7 +103,7 @@ class HandshakeCore:
         self._layout = layout
         self._number = number
         self.weight = weight
-        self.segments: dict[Side, Segment] = {side: Segment(layout.plan, side) for side in OTHER_SIDE}
+        self.segments: dict[Side, Stretch] = {side: Stretch(layout.plan, side) for side in OTHER_SIDE}
         self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
         """The neighbour that a stream moves on to; None at its end."""
         self._sent: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
@@ -218,9 +145,9 @@ class HandshakeCore:
     def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
         """Return the rows here that a block meets, and has not met before."""
         found = self.segments[OTHER_SIDE[batch.side]].probe(batch, passed_over)
-        if _extent(batch).high >= self.restored_before:
+        if extent_of_numbers(batch).high >= self.restored_before:
             return list(found)
-        return list(_from_number(found, self.restored_before))
+        return list(from_number(found, self.restored_before))
 
     def _acknowledged(self, side: Side) -> None:
         self._sent[side] -= 1
@@ -239,7 +166,7 @@ class HandshakeCore:
         segment = self.segments[side]
         if self.next[side] is None:
             before = self._expired[side]
-            while before is not None and segment.blocks and last_place(segment.blocks[0]) < before:
+            while before is not None and segment.blocks and segment.blocks[0].place().high < before:
                 block = segment.drop_oldest()
                 numbers = None if block.arrival is None else block.arrival.sequence
                 self.departed[side].append(Departed(block.rows, numbers))
@@ -269,12 +196,11 @@ class Handshake(Topology):
 
     keeps_order: ClassVar[bool] = False
     meets_later: ClassVar[bool] = True
-    core_class: ClassVar[type[HandshakeCore]] = HandshakeCore
 
     def __init__(self, layout: Layout, *, weights: Sequence[float] | None = None) -> None:
         self._layout = layout
         weights = [1.0] * layout.cores if weights is None else weights
-        self._cores = [self.core_class(layout, number, weight / sum(weights)) for number, weight in enumerate(weights)]
+        self._cores = [HandshakeCore(layout, number, weight / sum(weights)) for number, weight in enumerate(weights)]
         self._crew = Crew()
         inboxes = [
             self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, capacity=UNACKNOWLEDGED, joined=_joined)
@@ -372,7 +298,7 @@ class Handshake(Topology):
                 self._alive[side].enter(block)
             for core in self._cores:
                 core.count(side, len(whole))
-                core.restored_before = max(core.restored_before, _extent(whole).high + 1)
+                core.restored_before = max(core.restored_before, extent_of_numbers(whole).high + 1)
             saved.clear()
 
     def _in_order(self, side: Side, saved: list[SavedSegment]) -> KeyedBatch:
@@ -398,7 +324,7 @@ class _Alive:
         self.rows = 0
 
     def enter(self, block: KeyedBatch) -> int:
-        self._blocks.append((last_place(block), len(block)))
+        self._blocks.append((block.place().high, len(block)))
         self.rows += len(block)
         return self.rows
 

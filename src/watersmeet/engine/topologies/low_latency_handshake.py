@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, share_of
@@ -36,7 +35,6 @@ from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["LowLatencyHandshake"]
 
-Int64s = npt.NDArray[np.int64]
 
 EPOCH_BLOCKS: Final = 64
 """Blocks of each stream that may be fresh at a time."""
@@ -131,11 +129,10 @@ class LowLatencyHandshake(Topology):
     """The chain, and the caller as source and coordinator."""
 
     keeps_order: ClassVar[bool] = False
-    core_class: ClassVar[type[LowLatencyCore]] = LowLatencyCore
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._cores = [self.core_class(layout, number) for number in range(layout.cores)]
+        self._cores = [LowLatencyCore(layout, number) for number in range(layout.cores)]
         self._crew = Crew()
         self._inboxes: list[Inbox[Message]] = [
             self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, joined=_joined)

@@ -26,9 +26,9 @@ from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import pair_numbers
 from watersmeet.engine.threads import Crew, Inbox
@@ -41,7 +41,6 @@ from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["Punctuation", "SplitJoin", "merge_marked"]
 
-Int64s = npt.NDArray[np.int64]
 
 FANOUT: Final = 8
 FAN_IN: Final = 2
@@ -128,14 +127,13 @@ class SplitJoin(Topology):
     """The distribution tree, the join cores and the mergers."""
 
     keeps_order: ClassVar[bool] = True
-    core_class: ClassVar[type[JoinCore]] = JoinCore
 
     def __init__(self, layout: Layout, *, fanout: int = FANOUT, punctuation: Punctuation | None = None) -> None:
         self._layout = layout
         if punctuation is None and layout.order is not None:
             punctuation = Punctuation(1, 1 if layout.order == "inner" else None)
         self._crew = Crew()
-        self._cores = [self.core_class(layout, number, punctuation) for number in range(layout.cores)]
+        self._cores = [JoinCore(layout, number, punctuation) for number in range(layout.cores)]
         self._roots = self._distribution_tree(
             [
                 self._crew.hire(f"watersmeet core {core.number}", core.handle, joined=self._joined)

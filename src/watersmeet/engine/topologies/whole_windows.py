@@ -15,14 +15,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.result import pairs_at_once
-from watersmeet.engine.topologies.contract import Layout, Order, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -46,7 +47,7 @@ class WholeWindows(Topology):
         """Return the one window of a side."""
         return [self._windows[side]]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: npt.NDArray[np.int64] | None) -> None:
+    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
         self._windows[side].load(rows, sequence)
 

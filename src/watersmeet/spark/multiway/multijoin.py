@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
 from pyspark.sql import DataFrame
 
-from watersmeet.engine.multiway.multi_stream_join import WINDOWS, check_choice
 from watersmeet.engine.multiway.plan import plan_streams
-from watersmeet.engine.multiway.stashed import Strategy
-from watersmeet.engine.stream_join import Late, check_join, check_numbers
-from watersmeet.spark.multiway.identity import multi_identity
+from watersmeet.spark.identity import join_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
-from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
-from watersmeet.spark.pipeline import cache_bytes, check_frames, check_options, ids_of, partitions_of, pipeline
+from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
+from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
+from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options
 from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
-from watersmeet.subwindow.choose import Structure
 
 __all__ = ["multijoin"]
 
@@ -74,10 +72,10 @@ def multijoin(
     DataFrame
         ``NAME_column`` for every column of every stream, streams in the order given.
     """
-    check_options(late, cores)
-    check_join(on, window, WINDOWS)
-    check_choice("strategy", strategy, get_args(Strategy))
-    check_numbers(stash_rows=stash_rows)
+    check_join(on, window, many=True)
+    check_options(strategy=strategy, structure=structure, late=late, stash_rows=stash_rows)
+    if cores is not None:
+        check_options(cores=cores)
     names = check_names(streams)
     spark = check_frames(streams)
     check_session(spark)
@@ -95,7 +93,7 @@ def multijoin(
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
-        multi_identity(plan, spread, ids, partitions_of(spark)),
+        join_identity(plan, spread, ids, partitions_of(spark)),
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
     )
@@ -103,7 +101,7 @@ def multijoin(
         streams,
         streams=plan,
         window=plan.window,
-        routes=MultiRoutes(spread, plan),
+        routes=Routes(spread, Tables(len(ids))),
         core_ids=ids,
         processor=processor,
         result=plan.result_schema,

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.plan import MultiPlan
-from watersmeet.engine.multiway.rows import Chunk
+from watersmeet.engine.multiway.rows import chunk_of
 from watersmeet.engine.multiway.stage import Piece, Stages
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
@@ -37,7 +37,7 @@ class Pieces(Runs[Piece]):
                 stages.of[stream].add(self.find(stream, run, found))
         return stages
 
-    def add(self, block: Block, stages: Stages, level: int = 0) -> Run:
+    def add(self, block: Block, stages: Stages, made: Origin) -> Run:
         """Store a block (not empty) as a run, and as a piece of its stage."""
         stage = stages.of[block.stream]
         piece = stage.piece(block, stages.of)
@@ -46,22 +46,23 @@ class Pieces(Runs[Piece]):
             for partner, segment in piece.segments.items()
         }
         content = Content(block.rows, block.counts or {}, indexes)
-        return self.keep(content, piece, piece.chunk.place, Origin(block.stream, level, piece.chunk.first, 0))
+        return self.keep(content, piece, piece.chunk.place, made)
 
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
         """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""
-        chunks = [self.find(stream, run, Found()).chunk for run in runs]
-        rows = one_batch(pa.Table.from_batches([chunk.rows for chunk in chunks]))
-        counted = [chunk.counts for chunk in chunks if chunk.counts is not None]
-        counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
-        alone = Stages(self._plan, dict.fromkeys(self._plan.streams, runs[0].first))
-        for name, stage in stages.of.items():
-            if name != stream:
-                alone.of[name] = stage
-        run = self.add(Block(stream, rows, counts, runs[0].first, {}), alone, runs[-1].level + 1)
-        for merged in runs:
-            self.remove(merged)
-        return run
+
+        def add(pieces: list[Piece], made: Origin) -> Run:
+            rows = one_batch(pa.Table.from_batches([piece.chunk.rows for piece in pieces]))
+            store = stages.of[stream].rows
+            counted = [counts for piece in pieces if (counts := store.counts(piece.chunk)) is not None]
+            counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
+            alone = Stages(self._plan, dict.fromkeys(self._plan.streams, made.first))
+            for name, stage in stages.of.items():
+                if name != stream:
+                    alone.of[name] = stage
+            return self.add(Block(stream, rows, counts, made.first, {}), alone, made)
+
+        return self.merged(stream, runs, add)
 
     def schema(self, stream: Side) -> pa.Schema:
         """Return the schema of a stream."""
@@ -79,7 +80,9 @@ class Pieces(Runs[Piece]):
             names = self._plan.pair(stream, partner).columns(stream)
             rows = narrowed(names, [content.rows.column(name) for name in names], numbers)
             segments[partner] = segment_of(index, rows, arrival_of(stream, partner, counts), run)
-        return Piece(Chunk(run.first, content.rows, counts, Extent(run.low, run.high)), segments)
+        place = Extent(run.low, run.high)
+        chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
+        return Piece(chunk, segments)
 
     def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a piece takes."""

@@ -1,0 +1,13 @@
+"""The types of arrays that signatures name, for all folders but ``spec``, which knows no NumPy."""
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bools", "Bytes", "Float64s", "Int32s", "Int64s", "UInt64s"]
+
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+Float64s = npt.NDArray[np.float64]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+UInt64s = npt.NDArray[np.uint64]

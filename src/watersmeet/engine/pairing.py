@@ -1,0 +1,145 @@
+"""Pairing: what happens to the slices of a join of two streams, until their pairs are as the caller sees them.
+
+Slices may be *collected* into larger ones, are *numbered* where something depends on the order of arrival, *brought
+together* by the topology, in tables of bounded size where those are asked for, and the pairs are *put in order*. The
+numbers are hidden columns, which the caller sees neither in pairs nor in saved rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from watersmeet.engine.collect import Collector
+from watersmeet.engine.driver import drive
+from watersmeet.engine.intake import Slice
+from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
+from watersmeet.engine.portions import portions
+from watersmeet.engine.result import bounded_tables
+from watersmeet.engine.topologies import TOPOLOGIES
+from watersmeet.engine.topologies.contract import Layout
+from watersmeet.spec.expression import Side
+from watersmeet.spec.options import Order, TopologyName
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+from watersmeet.window.segment import SavedSegment
+
+__all__ = ["NumberRows", "Pairing"]
+
+NumberRows = Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]]
+
+
+class Pairing:
+    """Finds the pairs of slices; see the module's header."""
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        schema: pa.Schema,
+        *,
+        topology: TopologyName,
+        cores: int,
+        order: Order | None,
+        block_rows: int,
+        batch_rows: int | None,
+        batch_seconds: float | None,
+    ) -> None:
+        kind = TOPOLOGIES[topology]
+        self._schemas = plan.schemas
+        self._order = order
+        collects = batch_rows is not None or batch_seconds is not None
+        self._collector = Collector(batch_rows, batch_seconds) if collects else None
+        self._numbering = Numbering() if order is not None or kind.meets_later else None
+        self._numbers_pushes = self._numbering is not None and order is not None and plan.time is not None
+        if self._numbering is not None:
+            schema = numbered_schema(plan.schemas["left"], plan.schemas["right"], schema)
+        self.topology = kind(Layout(plan, schema, cores, block_rows, order))
+
+    @property
+    def number_rows(self) -> NumberRows | None:
+        """What numbers the rows of a push before they are cut into slices; None where that can wait, or is not needed.
+
+        Slices of time have rows in another order than that of arrival.
+        """
+        return self._numbering.number_rows if self._numbering is not None and self._numbers_pushes else None
+
+    @property
+    def collects(self) -> bool:
+        """Whether rows may wait for a full batch."""
+        return self._collector is not None
+
+    def join(self, parts: Iterable[Slice]) -> list[pa.Table]:
+        """Return the pairs of rows that arrive, and of those that have waited for them."""
+        return self._joined(self._collected(parts))
+
+    def join_waiting(self) -> list[pa.Table]:
+        """Return the pairs of the rows that wait for a full batch."""
+        return self._joined([] if self._collector is None else self._collector.take())
+
+    def _joined(self, parts: Iterable[Slice]) -> list[pa.Table]:
+        found = list(drive(self.topology, map(self._numbered, parts), lambda part: [self.topology.push(part)]))
+        in_order = self.topology.keeps_order and len(found) == 1
+        return self._arranged([pairs for some in found for pairs in some], in_order=in_order)
+
+    def in_portions(self, parts: Iterable[Slice]) -> Iterator[pa.Table]:
+        """Yield what :meth:`join` returns in tables of bounded size, as they are asked for."""
+        in_portions = partial(portions, self.topology, order=self._order)
+        for found in drive(self.topology, map(self._numbered, self._collected(parts)), in_portions):
+            pairs = self._arranged(found, in_order=self.topology.keeps_order)
+            if pairs:
+                yield from bounded_tables([pa.concat_tables(pairs)])
+
+    def still_to_meet(self) -> list[pa.Table]:
+        """Return the pairs of rows that are still on their way to each other."""
+        return self._arranged(self.topology.owed(), in_order=True)  # a topology that owes pairs gives no order
+
+    def _collected(self, parts: Iterable[Slice]) -> Iterator[Slice]:
+        """Yield the rows that are joined now."""
+        if self._collector is None:
+            yield from parts
+            return
+        completed = False
+        for part in parts:
+            self._collector.add(part)
+            if self._collector.is_due:
+                completed = True
+                yield from self._collector.take()
+        if completed and self._order is not None:  # what is left may have arrived before what is joined now
+            yield from self._collector.take()
+
+    def _numbered(self, part: Slice) -> Slice:
+        """Return rows as the topology takes them: numbered, where it needs that, in the order of their numbers."""
+        if self._numbering is None:
+            return part
+        return by_arrival(part) if self._numbers_pushes else self._numbering.number(part)
+
+    def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
+        """Put pairs in order, unless they are, and leave their numbers out."""
+        if self._numbering is None or not found:
+            return found
+        pairs = pa.concat_tables(found)
+        if self._order is not None and not in_order:
+            pairs = sort_pairs(pairs, self._order)
+        return [pairs.select(_visible(self._schemas, pairs.num_columns))]
+
+    def save(self, side: Side) -> list[SavedSegment]:
+        """Return a side's rows as they were pushed."""
+        saved = self.topology.save(side)
+        return saved if self._numbering is None else without_numbers(saved)
+
+    def load(self, segments: dict[Side, list[SavedSegment]]) -> None:
+        """Take in saved rows."""
+        for side, some in segments.items():
+            for segment in some:
+                self.topology.load(
+                    side, *(segment if self._numbering is None else self._numbering.restore(side, segment))
+                )
+        for side in OTHER_SIDE:
+            self.topology.windows(side)  # all that was loaded takes its place now, not when somebody first looks
+
+
+def _visible(schemas: dict[Side, pa.Schema], columns: int) -> list[int]:
+    """Return where the columns of a result stand that has a number behind each side's."""
+    hidden = (len(schemas["left"]), columns - 1)
+    return [column for column in range(columns) if column not in hidden]

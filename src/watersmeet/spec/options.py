@@ -1,0 +1,132 @@
+"""The options of a join: what each may be, in one table, and the one check of what a user gives.
+
+Joins of two streams and of many, in-process and on Spark, have the same options under the same names, so a mistake is
+refused everywhere in the same words. What the columns, predicates and windows themselves may be is checked where they
+are made, and by the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+import pyarrow as pa
+
+from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.expression import Predicate
+from watersmeet.spec.typing import check_depth
+from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows
+
+__all__ = [
+    "Balance",
+    "How",
+    "Late",
+    "Order",
+    "Strategy",
+    "Structure",
+    "StructureName",
+    "TopologyName",
+    "check_join",
+    "check_options",
+    "check_schemas",
+    "check_threads",
+    "refuse_order",
+]
+
+How = Literal["inner"]
+Late = Literal["drop", "error"]
+Order = Literal["outer", "inner"]
+TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
+StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
+Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
+Strategy = Literal["auto", "circular", "stashed"]
+Balance = Literal["auto", "off"]
+
+CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
+    "how": get_args(How),
+    "late": get_args(Late),
+    "order": (None, *get_args(Order)),
+    "topology": get_args(TopologyName),
+    "structure": get_args(Structure),
+    "strategy": get_args(Strategy),
+    "balance": get_args(Balance),
+}
+"""Options that are one of a few; all others are numbers."""
+SECONDS: Final = ("batch_seconds",)
+"""Options that are a span of time; all other numbers count something."""
+UNSET: Final = ("batch_rows", "batch_seconds")
+"""Numbers that a user may leave out."""
+MOST_THREADS: Final = 1024
+
+
+def check_options(**given: object) -> None:
+    """Raise unless every option is what it may be."""
+    for name, value in given.items():
+        if name in CHOICES:
+            if value not in CHOICES[name]:
+                allowed = ", ".join(map(repr, CHOICES[name]))
+                raise _refused(name, value, allowed, f"leave {name} out, or give one of these")
+        elif value is None and name in UNSET:
+            continue
+        elif name in SECONDS:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and 0 < value < math.inf):  # type: ignore[operator]
+                raise _refused(name, value, "seconds, more than 0 and finite", f"leave {name} out")
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise _refused(name, value, "a whole number of at least 1", f"leave {name} out")
+
+
+def check_threads(cores: object) -> None:
+    """Raise unless ``cores`` is a number of threads that a machine can have."""
+    check_options(cores=cores)
+    if isinstance(cores, int) and cores > MOST_THREADS:
+        raise _refused("cores", cores, f"at most {MOST_THREADS}", "give the number of this machine's cores")
+
+
+def refuse_order(order: object, topology: str) -> SpecificationError:
+    """Return the error for an order of pairs that a topology cannot give."""
+    return SpecificationError(
+        explain_refusal(
+            f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
+            "order=None with this topology; an order with any other",
+            'choose topology="splitjoin" or "panjoin"',
+        )
+    )
+
+
+def check_schemas(left: object, right: object) -> None:
+    """Raise unless both streams of a join are given by schemas."""
+    for name, schema in (("left", left), ("right", right)):
+        if not isinstance(schema, pa.Schema):
+            raise _refused_type(name, schema, "a pyarrow.Schema", f"give {name}=table.schema")
+
+
+def check_join(on: object, window: object, *, many: bool) -> None:
+    """Raise unless ``on`` is a predicate or text, and ``window`` one of two streams, or where ``many`` of more."""
+    if not isinstance(on, str | Predicate):
+        raise _refused_type("on", on, "a predicate or Spark SQL text", f"give for example {_example(on)}")
+    if isinstance(on, Predicate):
+        check_depth(on)
+    of_many = isinstance(window, TimeWindows | CountWindows)
+    if not isinstance(window, TimeWindow | CountWindow) and not (many and of_many):
+        raise _refused(
+            "window",
+            window,
+            "time_window(…) or count_window(…)" + (" of two streams: left and right" if of_many else ""),
+            'give for example window=wm.time_window("10 minutes", ts="ts")',
+        )
+
+
+def _example(on: object) -> str:
+    """Return a predicate that the caller may have meant, as an example."""
+    names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
+    return "on=" + " & ".join(f'wm.equal("{name}")' for name in names) + ', or on="left.x < right.y"'
+
+
+def _refused(name: str, value: object, allowed: str, next_step: str) -> SpecificationError:
+    return SpecificationError(explain_refusal(f"{name}={value!r}", allowed, next_step))
+
+
+def _refused_type(name: str, value: object, allowed: str, next_step: str) -> SpecificationError:
+    return SpecificationError(explain_refusal(f"{name}={type(value).__name__}", allowed, next_step))

@@ -1,0 +1,165 @@
+"""Creating a segment (PanJoin, section III-A): how it is indexed, how large it may get, where its rows are held.
+
+A segment begins when the newest one spans half the window (and is worth an index of its own), or is full. How it is
+indexed is decided by :mod:`watersmeet.subwindow.choose`, from samples of both streams taken now: so the choice follows
+the data, a segment later at the most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Final
+
+import pyarrow as pa
+
+from watersmeet.columns.keys import Borders
+from watersmeet.spec.expression import Side
+from watersmeet.subwindow.choose import STRUCTURES, Choice, choose, create, order_fraction
+from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.chunks import ChunkedRows
+from watersmeet.window.payload import Extent, Payload
+from watersmeet.window.plain_rows import PlainRows, can_be_plain
+from watersmeet.window.plan import JoinPlan
+from watersmeet.window.sample import choose_borders, key_fractions, sample_rows
+from watersmeet.window.segment import Segment
+
+__all__ = ["Creator", "Neighbours"]
+
+SEGMENTS_PER_WINDOW: Final = 2
+"""A probe searches every segment, so few are better; rows expire in smaller steps than their index."""
+CHUNKS_PER_SEGMENT: Final = 4
+"""Steps in which a segment's rows expire: a window holds at most 1/8 more rows, and 1/2 more index, than it needs."""
+STEPS_PER_SEGMENT: Final = 32
+"""The same for plain columns, whose steps cost a probe nothing: at most 1/64 more rows."""
+SMALLEST_SEGMENT: Final = 1 << 14
+LARGEST_SEGMENT: Final = 1 << 26
+LARGEST_STEP: Final = 1 << 20
+BRANCH_GAIN: Final = 4
+"""How many times fewer candidates than one order the branches of a disjunction must leave, to have an index each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What a new segment follows: the window it is of, and the other stream's as far as that is known."""
+
+    rows: int
+    """Rows that the window holds."""
+    predecessor: Segment | None
+    opposite: Segment | None
+    """The newest segment of the other window."""
+    sample: pa.RecordBatch | None
+    """Of the other stream's newest rows."""
+
+    @property
+    def borders(self) -> list[Borders]:
+        """By which the newest segments of both windows cut keys of texts."""
+        return [segment.choice.order.borders for segment in (self.predecessor, self.opposite) if segment]
+
+
+class Creator:
+    """Creates the segments of one side's window."""
+
+    def __init__(self, plan: JoinPlan, side: Side) -> None:
+        self._plan = plan
+        self._side = side
+        self._span = plan.length(side) // SEGMENTS_PER_WINDOW
+
+    def has_room(self, segment: Segment, batch: KeyedBatch) -> bool:
+        """Tell whether a batch still goes into the newest segment."""
+        if segment.rows + len(batch) > segment.capacity:
+            return False
+        return segment.rows < SMALLEST_SEGMENT or segment.place.high - segment.place.low < self._span
+
+    def create(self, batch: KeyedBatch, beside: Neighbours, *, in_chunks: bool) -> Segment:
+        """Return an empty segment for a batch and what follows it.
+
+        Where its rows are to stay where they are, in memory that is mapped perhaps, they are held ``in_chunks``.
+        """
+        predecessor = beside.predecessor
+        choices = self._choose(batch, beside)
+        capacity = min(self._capacity(len(batch), choice, predecessor) for choice in choices)
+        payload = self._payload(batch, predecessor, in_chunks=in_chunks)
+        before = [] if predecessor is None else [part.index for part in (predecessor, *predecessor.others)]
+        first, *rest = (
+            Segment(choice, create(choice, capacity, learnt_from), capacity, payload)
+            for choice, learnt_from in zip_longest(choices, before[: len(choices)])
+        )
+        first.others = tuple(rest)
+        return first
+
+    def _capacity(self, batch_rows: int, choice: Choice, predecessor: Segment | None) -> int:
+        """Return how many rows the next segment may hold: structures with a fixed table are made for that many."""
+        if not STRUCTURES[choice.structure].fixed_capacity:
+            return max(LARGEST_SEGMENT, batch_rows)
+        if self._plan.time is None:
+            expected = max(SMALLEST_SEGMENT, self._span)
+        elif predecessor is None:
+            expected = 4 * SMALLEST_SEGMENT
+        else:  # rows of the last quarter of the window, or twice as many if those did not reach that far
+            short = predecessor.place.high - predecessor.place.low < self._span
+            expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
+        return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
+
+    def _payload(self, batch: KeyedBatch, predecessor: Segment | None, *, in_chunks: bool) -> Payload:
+        """Return where the rows of the next segment will be held, a batch of them first."""
+        schema = batch.rows.schema
+        if in_chunks or not can_be_plain(schema):
+            return ChunkedRows(self._step_rows(predecessor, CHUNKS_PER_SEGMENT))
+        reserve = 2 * len(batch) if predecessor is None else len(batch) + predecessor.rows * 9 // 8
+        return PlainRows(schema, self._step_rows(predecessor, STEPS_PER_SEGMENT), reserve)
+
+    def _step_rows(self, predecessor: Segment | None, steps: int) -> int:
+        """Return in steps of how many rows the next segment's rows expire."""
+        if self._plan.time is None:
+            expected = self._span
+        else:
+            expected = LARGEST_SEGMENT if predecessor is None else predecessor.rows
+        return min(LARGEST_STEP, max(SMALLEST_SEGMENT, expected // steps))
+
+    def _choose(self, batch: KeyedBatch, beside: Neighbours) -> list[Choice]:
+        """Ask for a decision, with what samples of both streams show: one order, or one for each branch."""
+        plan, side = self._plan, self._side
+        own = sample_rows(batch.rows)
+        borders = choose_borders(plan.every_axis, side, own, beside.sample, plan.schemas, used=beside.borders)
+        fractions = {
+            number: key_fractions(axis, side, own, beside.sample, plan.schemas, borders=borders)
+            for number, axis in enumerate(plan.every_axis)
+        }
+        if plan.time is not None:
+            reach = plan.length("left") + plan.length("right")
+            fractions[plan.time] = min(1.0, reach / max(1, self._expected_span(len(batch), batch.place())))
+        choices = [
+            choose(
+                plan.structure,
+                {number: plan.every_axis[number] for number in (*range(len(plan.axes)), *own_axes)},
+                plan.time,
+                fractions,
+                batch_rows=len(batch),
+                window_rows=max(beside.rows, len(batch)),
+                growing_keys=_is_growing(batch, beside.predecessor),
+            )
+            for own_axes in ((), *plan.branch_numbers)
+        ]
+        whole, *each = (order_fraction(choice.order, fractions) for choice in choices)
+        choices = choices[1:] if each and BRANCH_GAIN * sum(each) < whole else choices[:1]
+        if not borders:
+            return choices
+        because = "keys of text begin behind what texts next to each other share"
+        return [
+            Choice(choice.structure, replace(choice.order, borders=borders), f"{choice.reason}; {because}")
+            for choice in choices
+        ]
+
+    def _expected_span(self, rows: int, place: Extent) -> int:
+        """Return how much time a segment that begins with this batch will probably span."""
+        span = place.high - place.low
+        return max(span, self._span, span * SMALLEST_SEGMENT // rows)
+
+
+def _is_growing(batch: KeyedBatch, last: Segment | None) -> bool:
+    """Tell whether the batch's keys lie above nearly all of the last segment's."""
+    if last is None or last.choice.order.key is None:
+        return False
+    tenth = (last.keys.high - last.keys.low) // 10
+    return int(batch.key(last.choice.order.key, last.choice.order.borders).min()) > last.keys.high - tenth

@@ -1,0 +1,189 @@
+"""Verifying candidates: pairs that an index found, of which some do not match.
+
+Whether a pair matches follows from its two rows. Three things are checked, each for many pairs at once: that a stored
+row's *key* lies in a range that the probing row looks for, the *count window's* rule (a time window is an axis like any
+other), and the *residual*, what no key can decide. Windows of two streams check the pairs of a batch and a piece of the
+stored rows, by the numbers of their rows; stages of many streams check rows that they have gathered, side by side.
+
+Cost. Conditions on keys are checked by kernels, the residual in Python: so keys narrow what an index finds as far as
+they can, and what is left of all segments is checked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.arrays import Bools, Int32s, Int64s
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys
+from watersmeet.columns.values import is_true
+from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
+from watersmeet.kernels.pairs import compress_pairs
+from watersmeet.spec.expression import Column, Predicate, Side
+from watersmeet.spec.typing import Schemas
+from watersmeet.subwindow.choose import IndexOrder
+from watersmeet.subwindow.contract import Pairs
+from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.chunks import one_array
+from watersmeet.window.payload import Stored
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
+
+__all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "truth"]
+
+
+ROWS_PER_CANDIDATE: Final = 4
+"""With fewer candidates than one in so many stored rows the residual alone is cheaper than keys for all of them."""
+CHECKED_TOGETHER: Final = 1 << 16
+"""Candidates, of several segments, that are checked by the residual at once."""
+
+Candidates = tuple[Stored, Pairs]
+"""Pairs of rows of a probing batch and rows of a piece."""
+
+
+# --- what is checked ------------------------------------------------------------------------------------------------
+
+
+def in_ranges(pairs: Pairs, ranges: list[KeyRange], keys: Int64s) -> tuple[Bools, int]:
+    """Return which pairs' stored row has a key that the probing row looks for, and how many do."""
+    keep = np.zeros(pairs.count, bool)
+    kept = 0
+    for wanted in ranges:  # disjoint, so no pair is counted twice
+        kept += keep_pairs_in_ranges(pairs.who, pairs.row, wanted.lo, wanted.hi, keys, keep)
+    return keep, kept
+
+
+def in_count_window(pairs: Pairs, plan: JoinPlan, side: Side, stored: Arrival, probing: Arrival) -> tuple[Bools, int]:
+    """Return which pairs' earlier row was in its window when the later one arrived, and how many were.
+
+    ``stored`` is about rows of ``side``, ``probing`` about those of the other.
+    """
+    keep = np.ones(pairs.count, bool)
+    kept = keep_pairs_in_count_window(
+        pairs.who,
+        pairs.row,
+        stored.sequence,
+        stored.seen,
+        plan.length(side),
+        probing.sequence,
+        probing.seen,
+        plan.length(OTHER_SIDE[side]),
+        keep,
+    )
+    return keep, kept
+
+
+def truth(residual: Predicate, gather: Callable[[Column], pa.Array], schemas: Schemas, count: int) -> Bools:
+    """Return for so many pairs or results whether they satisfy a predicate; ``gather`` is asked once for a column."""
+    return np.ascontiguousarray(is_true(residual, cache(gather), schemas, count))
+
+
+def kept_pairs(pairs: Pairs, keep: Bools, kept: int) -> Pairs:
+    """Return the ``kept`` pairs whose flag is set."""
+    return pairs if kept == pairs.count else Pairs(*compress_pairs(pairs.who, pairs.row, keep, kept))
+
+
+# --- a window's candidates ------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    """Checks what the window of one side finds for batches of the other."""
+
+    def __init__(self, plan: JoinPlan, side: Side) -> None:
+        self.plan = plan
+        self.side = side
+
+    def checks(self, order: IndexOrder, own_axes: tuple[int, ...], *, window_holds: bool) -> list[int]:
+        """Return the axes to check candidates on: those required and not enforced by the order, then all others.
+
+        Of a branch, ``own_axes``, what an index finds is cut down to what each row's own ranges say: ranges in a sorted
+        batch may be wider, and whether a pair is in a branch must not depend on that.
+        """
+        axes = {number: self.plan.every_axis[number] for number in (*range(len(self.plan.axes)), *own_axes)}
+        enforced = {order.key} | (set(order.group) if len(order.group) == 1 else set())
+        enforced -= {number for number in own_axes if axes[number].domain.kind == "double_offset"}
+        if window_holds:
+            enforced.add(self.plan.time)
+        required = [number for number, axis in axes.items() if axis.required and number not in enforced]
+        looked_up = {order.key, *order.group}
+        return required + [number for number, axis in axes.items() if not axis.required and number not in looked_up]
+
+    def narrowed(
+        self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[tuple[int, Borders]], *, window_holds: bool
+    ) -> Pairs:
+        """Return the candidates for which the axes to check hold, and the window.
+
+        What an axis that is not required stands for is in the residual too. Keys tell much faster that it does not
+        hold, but those of all rows are computed for that, which few candidates are not worth.
+        """
+        for axis, borders in checks:
+            if self.plan.every_axis[axis].required or pairs.count * ROWS_PER_CANDIDATE >= stored.rows.num_rows:
+                pairs = kept_pairs(pairs, *self._hits(stored, pairs, batch, axis, borders))
+        if self.plan.time is None and not window_holds:
+            assert stored.numbers is not None
+            assert batch.arrival is not None
+            arrival = Arrival(*stored.numbers)
+            pairs = kept_pairs(pairs, *in_count_window(pairs, self.plan, self.side, arrival, batch.arrival))
+        return pairs
+
+    def not_found_before(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, branch: int, borders: Borders) -> Pairs:
+        """Return the candidates that lie in no earlier branch, which has found them already."""
+        for own_axes in self.plan.branch_numbers[:branch]:
+            found = np.ones(pairs.count, bool)
+            for axis in own_axes:
+                found &= self._hits(stored, pairs, batch, axis, borders)[0]
+            pairs = kept_pairs(pairs, ~found, pairs.count - int(np.count_nonzero(found)))
+        return pairs
+
+    def _hits(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders) -> tuple[Bools, int]:
+        """Return which candidates lie in the ranges of an axis, and how many."""
+        own, schemas = self.plan.every_axis[axis], self.plan.schemas
+        keys = stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
+        return in_ranges(pairs, batch.ranges(axis, borders), keys)
+
+    def satisfying(
+        self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch
+    ) -> Iterator[Candidates]:
+        """Yield the candidates that satisfy the residual."""
+        for some in _put_together(candidates):
+            who = np.concatenate([pairs.who for _, pairs in some])
+            keep = self._truth(residual, some, batch, who)
+            ends = np.cumsum([pairs.count for _, pairs in some])
+            for (stored, pairs), kept in zip(some, np.split(keep, ends[:-1]), strict=True):
+                satisfying = kept_pairs(pairs, kept, int(np.count_nonzero(kept)))
+                if satisfying.count:
+                    yield stored, satisfying
+
+    def _truth(self, residual: Predicate, candidates: list[Candidates], batch: KeyedBatch, who: Int32s) -> Bools:
+        """Return for each candidate, ``who`` being the probing rows of all, whether it satisfies the residual."""
+
+        def gather(column: Column) -> pa.Array:
+            if column.side != self.side:
+                return _taken(batch.rows, column, who)
+            parts = [_taken(stored.rows, column, pairs.row) for stored, pairs in candidates]
+            return parts[0] if len(parts) == 1 else one_array(parts)
+
+        return truth(residual, gather, self.plan.schemas, len(who))
+
+
+def _put_together(candidates: Iterator[Candidates]) -> Iterator[list[Candidates]]:
+    """Yield candidates as lists that are checked together: a check of few costs as much Python as one of many."""
+    some: list[Candidates] = []
+    count = 0
+    for stored, pairs in candidates:
+        if some and count + pairs.count > CHECKED_TOGETHER:
+            yield some
+            some, count = [], 0
+        some.append((stored, pairs))
+        count += pairs.count
+    if some:
+        yield some
+
+
+def _taken(rows: pa.RecordBatch, column: Column, at: Int32s) -> pa.Array:
+    """Return the values of a column for some rows, without a dictionary: it may hold many more than these rows have."""
+    taken = rows.column(column.name).take(pa.array(at))
+    return taken.dictionary_decode() if isinstance(taken, pa.DictionaryArray) else taken
