@@ -1,1 +1,1 @@
-"""THE COMMAND LINE: a demonstration and the benchmarks. Nothing below this folder knows of it."""
+"""THE COMMAND LINE: ``watersmeet demo``. No other folder imports it."""

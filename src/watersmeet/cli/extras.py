@@ -1,4 +1,4 @@
-"""Optional packages: loaded by the command that needs them, with a clear message when they are missing."""
+"""Optional packages: a command loads those that it needs, and its error says how to install a missing one."""
 
 from __future__ import annotations
 

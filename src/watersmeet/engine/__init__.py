@@ -1,1 +1,1 @@
-"""ONE machine: the in-process join, and the topologies that put windows and cores together."""
+"""ONE machine: the joins that users open, their driver, and the topologies that spread rows over cores."""

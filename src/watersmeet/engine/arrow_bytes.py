@@ -1,13 +1,13 @@
 """Rows as Arrow IPC bytes, and back from bytes that may come from anywhere.
 
-Kernels read columns by address and check nothing, so nothing may reach them that Arrow has not validated in full:
-offsets, dictionary indexes, null counts, text, decimals, and whatever is nested or in a dictionary. Memory is bounded
-by the bytes themselves: columns are views of them, and compressed ones, which we never write and whose size nothing
-bounds, are refused before any is expanded.
+Kernels read columns by address and check nothing. So Arrow validates all rows in full before they reach a kernel:
+offsets, dictionary indexes, null counts, text, decimals, and all nested and dictionary values. The bytes bound the
+memory: columns are views of them. Compressed columns, which this package never writes and whose size nothing bounds,
+are refused before any is decompressed.
 
-Cost for 1 M rows, measured: nothing for columns of numbers and times, whose every value is valid, and 1 to 3 ms for one
-of text, decimals, lists or dictionary indexes. Not checked: rows that a caller pushes. They are memory of this process,
-whose owner could as well write over ours.
+Cost for 1 M rows, as measured: nothing for columns of numbers and times, of which every value is valid, and 1 to 3 ms
+for a column of text, decimals, lists or dictionary indexes. Rows that a caller pushes are not checked: they are in the
+memory of this process, and whoever controls that can change everything else too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DAMAGE: Final = (
     pa.ArrowException,
     WatersmeetError,
 )
-"""What reading raises where bytes are not what was written."""
+"""What reading may raise if bytes are not those that were written."""
 
 OFFSET: Final = struct.Struct("<I")
 BACKWARDS: Final = struct.Struct("<i")
@@ -59,7 +59,7 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
 def read_rows(stream: bytes) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """Return the schema and the record batches of an Arrow IPC stream, validated in full.
 
-    Raises what pyarrow does where they are not valid, and :class:`ValueError`.
+    Raises pyarrow's errors, or :class:`ValueError`, if they are not valid.
     """
     _refuse_compressed(stream)
     source = pa.BufferReader(stream)
@@ -74,7 +74,7 @@ def read_rows(stream: bytes) -> tuple[pa.Schema, list[pa.RecordBatch]]:
 
 
 def check_rows(rows: pa.RecordBatch | pa.Table) -> None:
-    """Raise what pyarrow does, or :class:`ValueError`, unless rows are valid in full."""
+    """Validate rows in full; raises pyarrow's errors, or :class:`ValueError`."""
     rows.validate(full=True)
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if column.null_count and not field.nullable:
@@ -90,10 +90,10 @@ def _refuse_compressed(stream: bytes) -> None:
 
 
 def _is_compressed(message: memoryview) -> bool:
-    """Tell whether a record batch or dictionary batch is compressed, from its message.
+    """Tell from its message whether a record batch or dictionary batch is compressed.
 
-    The message is a flatbuffer, a tree of tables. A table begins with the way back to its list of slots, which say
-    where in the table each field lies.
+    The message is a flatbuffer, a tree of tables. A table begins with the offset back to its list of slots, which have
+    the offset of each field in the table.
     """
     root = OFFSET.unpack_from(message, 0)[0]
     batch = _followed(message, _field(message, root, HEADER))
@@ -104,15 +104,15 @@ def _is_compressed(message: memoryview) -> bool:
 
 
 def _field(message: memoryview, table: int, number: int) -> int:
-    """Return where a field of a table lies; 0 when the table does not have it."""
+    """Return the position of a field of a table, or 0 if the table does not have it."""
     slots = table - BACKWARDS.unpack_from(message, table)[0]
     slot = 2 * SLOT.size + number * SLOT.size
     if slot >= SLOT.unpack_from(message, slots)[0]:
         return 0
-    place: int = SLOT.unpack_from(message, slots + slot)[0]
-    return table + place if place else 0
+    offset: int = SLOT.unpack_from(message, slots + slot)[0]
+    return table + offset if offset else 0
 
 
-def _followed(message: memoryview, place: int) -> int:
-    """Return the table that a field refers to."""
-    return place + int(OFFSET.unpack_from(message, place)[0])
+def _followed(message: memoryview, position: int) -> int:
+    """Return the position of the table that a field refers to."""
+    return position + int(OFFSET.unpack_from(message, position)[0])

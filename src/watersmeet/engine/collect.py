@@ -1,8 +1,8 @@
-"""Collecting small pushes into batches (PanJoin, section III-E): by count or by time, whichever comes first.
+"""Collects small pushes into batches (PanJoin, section III-E): by count or by time, whichever comes first.
 
-A large batch costs less per row than many small ones. Rows are checked, numbered and judged late when they are pushed,
-so collecting changes when pairs are found, never which. There is a buffer per stream; time is looked at when rows are
-pushed, and a push without rows is enough.
+A large batch costs less per row than many small ones. Rows are checked and numbered, and late rows are left out, when
+they are pushed. So collecting changes when pairs are found, never which pairs. The time is checked at every push, also
+one without rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Collector"]
 
 
 class Collector:
-    """Slices that wait until they are ``rows`` rows, or the first has waited ``seconds``."""
+    """Slices that wait until they have ``rows`` rows together, or until the first has waited for ``seconds``."""
 
     def __init__(self, rows: int | None, seconds: float | None) -> None:
         self._most_rows = rows
@@ -25,14 +25,14 @@ class Collector:
         self._since = 0.0
 
     def add(self, part: Slice) -> None:
-        """Take rows in."""
+        """Add a slice."""
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.append(part)
 
     @property
     def is_due(self) -> bool:
-        """Whether a batch is large or old enough."""
+        """Whether the slices are many rows enough, or have waited long enough."""
         rows = sum(len(part.left) + len(part.right) for part in self._waiting)
         if not rows:
             return bool(self._waiting)
@@ -41,7 +41,7 @@ class Collector:
         return self._most_seconds is not None and time.monotonic() - self._since >= self._most_seconds
 
     def take(self) -> list[Slice]:
-        """Hand over all that waits, as one slice; none when nothing does."""
+        """Remove all slices and return them as one, or none if none waits."""
         waiting, self._waiting = self._waiting, []
         if len(waiting) <= 1:
             return waiting

@@ -1,9 +1,9 @@
-"""Driver and tactic: who decides what happens to a row, and who brings rows together.
+"""Driver and tactic: the driver decides what happens to a row, the tactic brings rows together.
 
-The *driver* is the same for every join. It takes a push in (schema, arrival, watermark, admission: see
-:mod:`watersmeet.engine.intake`), hands the slices one after the other to the *tactic*, and after each lets expire what
-no row to come can meet (:mod:`watersmeet.window.expiry`). The tactic, a topology of two streams or a strategy of many,
-only brings rows together: it neither judges rows nor drops any of its own accord.
+The *driver* is the same for every join. It takes a push (schema, arrival, watermark, admission: see
+:mod:`watersmeet.engine.intake`), gives the slices one after the other to the *tactic*, and after each slice lets rows
+expire that no row to come can meet (:mod:`watersmeet.window.expiry`). The tactic is a topology of two streams or a
+strategy of many. It only brings rows together: it never decides which rows take part, and never drops rows on its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Found = TypeVar("Found")
 
 
 class Part(Protocol):
-    """Rows that arrive together."""
+    """Rows that are joined together."""
 
     @property
     def expire_before(self) -> Bounds:
-        """What expires when they have met."""
+        """The bounds of expiry after these rows have been joined."""
         ...
 
 
@@ -32,15 +32,15 @@ Rows = TypeVar("Rows", bound=Part)
 
 
 class Tactic(Protocol):
-    """What the driver asks of whoever brings rows together."""
+    """What the driver needs of a topology or a strategy."""
 
     def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
-        """Drop rows that lie before these places; return what has left. No row is on its way meanwhile."""
+        """Drop rows that lie before these places; return the rows that have left. No row moves at that time."""
         ...
 
 
 def drive(tactic: Tactic, parts: Iterable[Rows], meet: Callable[[Rows], Iterable[Found]]) -> Iterator[Found]:
-    """Let the tactic bring the rows of each part together, by ``meet``, and then drop what has expired."""
+    """Join the rows of each part by ``meet``, and then let the tactic drop the rows that have expired."""
     for part in parts:
         yield from meet(part)
         tactic.expire(part.expire_before)

@@ -1,4 +1,4 @@
-"""A join in plain words."""
+"""Explains a join of two streams in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["explain_join"]
 
 
 def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, Sequence[StreamWindow]]) -> str:
-    """Return what is indexed, what is verified afterwards, which structure was chosen and why."""
+    """Return text on what is indexed, what is verified, and which structures were chosen and why."""
     lines = [
         f"join on {plan.predicate}",
         f"  {plan.window}",

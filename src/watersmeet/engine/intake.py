@@ -1,15 +1,15 @@
-"""What happens to rows before they are joined: checks, lateness, order of arrival, time slices.
+"""The intake: what happens to rows before they are joined (checks, lateness, order of arrival, slices of time).
 
-The intake knows the progress of two streams or many (largest timestamps, row counts) and nothing of windows. What it
-has to know of the join is said by :class:`~watersmeet.window.streams.Streams`. ``accept`` changes nothing; its result
-carries the new progress, which takes effect only when the caller commits it. So a refused push leaves no trace.
+The intake knows the progress of two streams or many (largest timestamps, numbers of rows), and no windows. Its plan is
+a :class:`~watersmeet.window.streams.Streams`. ``accept`` changes nothing: its result has the new progress, which takes
+effect when the caller commits it. So a refused push leaves no trace.
 
-Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push; a stream
-that has not delivered anything holds it back. A row behind it is late. Rows may be expired once the watermark *after*
-the push has passed them by the window's length.
+Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push. There is
+none until every stream has had rows. A row behind it is late. A row may expire when the watermark *after* the push is
+more than the window's length beyond it.
 
-Time slices. A push that spans much more time than the window is cut into slices, joined in the order of time. Between
-slices rows expire, so however long a push is, the windows stay small, and a probe sees few rows outside its reach.
+Slices. A push that spans much more time than the window is cut into slices, which are joined in the order of time. Rows
+expire between slices, so windows stay small even for a long push, and a probe meets few rows outside its reach.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROWS_PER_SLICE: Final = 1 << 17
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the streams have come, and what was left out on the way."""
+    """How far the streams have come, and how many rows were left out."""
 
     largest_time: dict[Side, int | None]
     watermark: int | None
@@ -57,19 +57,19 @@ class Progress:
 
 @dataclass(frozen=True)
 class Arrived:
-    """Rows of all streams that are joined together, and what expires afterwards (``None``: nothing)."""
+    """A slice: rows of all streams that are joined together, and the bounds of expiry afterwards."""
 
     rows: dict[Side, pa.RecordBatch]
     times: dict[Side, Int64s] | None
-    """In a time window: when the rows came, as :func:`~watersmeet.window.admission.times_of` has it."""
+    """In a time window: the rows' timestamps, from :func:`~watersmeet.window.admission.times_of`."""
     counts: dict[Side, Counts] | None
-    """In a count window."""
+    """In a count window: the rows' arrivals."""
     expire_before: Bounds
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The same for two streams."""
+    """A slice of two streams: left and right rows that are joined together."""
 
     left: KeyedBatch
     right: KeyedBatch
@@ -78,7 +78,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Accepted(Generic[Part]):
-    """A push that passed all checks: its slices in order, and the progress it makes."""
+    """A push that passed all checks: its slices in order, and the progress after it."""
 
     slices: Iterator[Part]
     progress: Progress
@@ -95,12 +95,12 @@ class Intake:
             stream: pa.RecordBatch.from_pylist([], schema=schema) for stream, schema in streams.schemas.items()
         }
         self.number: Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]] | None = None
-        """Numbers the rows of a push as they arrived, before slices of time put them in another order."""
+        """Adds arrival numbers to the rows of a push, before slices of time change their order."""
 
     def accept(self, tables: Mapping[Side, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined.
 
-        A push that is to stay ``whole`` is not cut into slices of time.
+        With ``whole`` the push is not cut into slices of time.
         """
         rows = {stream: self._contiguous(stream, tables.get(stream)) for stream in self.streams.schemas}
         progress = replace(
@@ -151,7 +151,7 @@ class Intake:
         return Accepted(self._slices(kept, times, watermark, whole=whole), after)
 
     def _watermark(self, largest: dict[Side, int | None], lateness: int) -> int | None:
-        """Return the watermark for the next push; it never goes back."""
+        """Return the watermark for the next push; it never decreases."""
         seen = [time for time in largest.values() if time is not None]
         if len(seen) < len(largest):
             return self.progress.watermark
@@ -161,7 +161,7 @@ class Intake:
     def _slices(
         self, rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s], watermark: int | None, *, whole: bool
     ) -> Iterator[Arrived]:
-        """Yield the push in slices of time; one slice when it is small or spans little more than the window."""
+        """Yield the push in slices of time, or as one slice if it is small or spans little more than the window."""
         if self.number is not None:
             rows = self.number(rows)
         borders = np.empty(0, np.int64) if whole else self._borders(times)
@@ -174,14 +174,14 @@ class Intake:
             spans = {side: (some[number], some[number + 1]) for side, some in cuts.items()}
             parts = {side: rows[side].slice(begin, end - begin) for side, (begin, end) in spans.items()}
             moments = {side: times[side][begin:end] for side, (begin, end) in spans.items()}
-            # Rows to come in this push lie at or after the next border, those of later pushes after the watermark.
+            # The next rows of this push lie at or after the next border, those of later pushes after the watermark.
             bound = watermark
             if watermark is not None and number < len(borders):
                 bound = min(watermark, int(borders[number]))
             yield Arrived(parts, moments, None, expired_before(self.streams, dict.fromkeys(rows, bound)))
 
     def _borders(self, times: dict[Side, Int64s]) -> Int64s:
-        """Return the times at which a push is cut: slices of many rows that are not shorter than the window."""
+        """Return the times at which a push is cut: slices have many rows and are not shorter than the window."""
         if sum(map(len, times.values())) < 2 * ROWS_PER_SLICE:
             return np.empty(0, np.int64)
         together = np.concatenate(list(times.values()))
@@ -196,7 +196,7 @@ class Intake:
     # --- both -------------------------------------------------------------------------------------------------------
 
     def _contiguous(self, stream: Side, table: pa.Table | None) -> pa.RecordBatch:
-        """Return a push's rows of one stream as one record batch, after checking their schema."""
+        """Check the schema of a push's rows of one stream, and return them as one record batch."""
         schema = self.streams.schemas[stream]
         if table is None:
             return self._nothing[stream]
@@ -234,7 +234,7 @@ class PairIntake(Intake):
         self.plan = plan
 
     def accept_pair(self, left: pa.Table | None, right: pa.Table | None, *, whole: bool = False) -> Accepted[Slice]:
-        """Do the same for two streams."""
+        """Check and prepare a push of two streams, as :meth:`accept` does."""
         accepted = self.accept({"left": left, "right": right}, whole=whole)
         return Accepted(map(self._slice, accepted.slices), accepted.progress)
 
@@ -249,7 +249,7 @@ class PairIntake(Intake):
 
 
 def _latest(before: int | None, times: Int64s, known: Bools | None) -> int | None:
-    """Return the largest timestamp of a stream, some rows later."""
+    """Return the largest timestamp of a stream after these rows."""
     some = times if known is None else times[known]
     if not len(some):
         return before

@@ -1,18 +1,18 @@
-"""A join's life: open, then finished, closed or failed. What every join that a user pushes rows into has in common.
+"""The life of a join: it is open, and then finished, closed or failed. All joins that users open have this in common.
 
-*Turns.* Threads may use one join side by side; it takes their calls one after the other. A call's turn is the time in
-which it holds the join's lock. A call from within a turn, by a signal handler for example, would find the join in the
-middle of something, so it is refused.
+*Turns.* Threads may share a join; it takes their calls one after the other. A call's turn is the time in which it holds
+the join's lock. A call from within a turn, by a signal handler for example, would find the join in the middle of
+something, so it is refused.
 
-*All or failed.* A turn first checks, and may refuse, and then says that it is :meth:`~Lifecycle._changing` something.
-Whatever is raised from there on, until the caller has the result, leaves the join *failed*: rows may be stored whose
-pairs nobody was given. A failed join refuses all that goes on from there.
+*Failure.* A turn first checks, and may refuse, and then calls :meth:`~Lifecycle._changing`. Any exception after that,
+until the caller has the result, leaves the join *failed*: rows may be stored whose pairs no caller has got. A failed
+join refuses all further work.
 
-*Portions.* What ``pushes`` has taken in is joined as its results are asked for. What is left of that when somebody else
-has a turn, another thread or the same one that gave the iterator up, belongs to whoever asks next.
+*Portions.* ``pushes`` takes rows at once and joins them when its results are asked for. Results that have not been
+asked for go to the next caller that has a turn.
 
-*Processes.* A child that was forked has a copy of the join, but neither its threads nor any word on who held its locks.
-There all calls are refused, and closing does nothing.
+*Processes.* A forked child has a copy of the join, but not its threads, and cannot know who held its locks. There all
+calls are refused, and closing does nothing.
 """
 # ruff: noqa: SLF001 -- the decorator belongs to the class
 
@@ -40,7 +40,7 @@ Join = TypeVar("Join", bound="Lifecycle")
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """One call; ``changes`` once it has begun to change the join."""
+    """One call; ``changes`` is set once it has begun to change the join."""
 
     what: str
     changes: bool = False
@@ -49,7 +49,7 @@ class _Turn:
 def in_turn(
     what: str,
 ) -> Callable[[Callable[Concatenate[Join, Given], Result]], Callable[Concatenate[Join, Given], Result]]:
-    """Let a method of a join, called ``what`` in errors, wait for its turn; see the module's header."""
+    """Let a method of a join wait for its turn; errors call it ``what``. See the module's header."""
 
     def decorated(method: Callable[Concatenate[Join, Given], Result]) -> Callable[Concatenate[Join, Given], Result]:
         @wraps(method)
@@ -62,12 +62,12 @@ def in_turn(
                         join._begin(turn)
                         result = method(join, *args, **kwargs)
                         join._turn = None
-                        return result  # noqa: TRY300 -- what is raised on the way back counts too
+                        return result  # noqa: TRY300 -- exceptions while returning count too
                     except BaseException:
-                        join._give_up(turn)  # before anybody else has a turn
+                        join._give_up(turn)  # before the next turn begins
                         raise
             except BaseException:
-                join._give_up(turn)  # also when all was done, and only the way back was interrupted
+                join._give_up(turn)  # also if the work was done and only returning was interrupted
                 raise
 
         return call
@@ -76,10 +76,10 @@ def in_turn(
 
 
 class Lifecycle:
-    """Ends with ``close``, also that of a ``with`` statement; after an error in a push it is of no further use."""
+    """A join that ends with ``close``, or with its ``with`` statement, or with an error in a push."""
 
     _stop: Callable[[], object]
-    """Ends all threads; may be called more than once."""
+    """Stops all threads; may be called more than once."""
 
     def __init__(self) -> None:
         self._finished = False
@@ -91,7 +91,7 @@ class Lifecycle:
         self._under_way: deque[Iterator[pa.Table]] = deque()
 
     def close(self) -> None:
-        """End all threads and give up what is owed. A join used in a ``with`` statement is closed at its end."""
+        """Stop all threads and discard results that were not taken. A ``with`` statement closes its join at the end."""
         if os.getpid() == self._process:
             self._close()
 
@@ -111,7 +111,7 @@ class Lifecycle:
         self.close()
 
     def _portions(self) -> Iterator[pa.Table]:
-        """Return an iterator over all that is under way."""
+        """Return an iterator over the results of all rows that ``pushes`` has taken."""
         return iter(self._next_portion, None)
 
     @in_turn("pushes()")
@@ -134,14 +134,14 @@ class Lifecycle:
         return table
 
     def _take_owed(self) -> None:
-        """Put what is owed under way: a snapshot has found it, and nobody has been given it."""
+        """Give results that a snapshot has found to the next iterator: no caller has got them."""
 
     def _count(self, results: int) -> None:
-        """Count results that are handed over."""
+        """Count results that a caller gets."""
         raise NotImplementedError
 
     def _rest(self) -> list[pa.Table]:
-        """Return all that is under way."""
+        """Return all results of rows that ``pushes`` has taken."""
         return list(iter(self._next_under_way, None))
 
     def _next_under_way(self) -> pa.Table | None:
@@ -175,8 +175,8 @@ class Lifecycle:
         self._turn = turn
 
     def _changing(self) -> None:
-        """Say that the turn has checked all it can and begins to change something."""
-        assert self._turn is not None, "whatever changes a join has its turn"
+        """Note that the turn has made all checks and begins to change the join."""
+        assert self._turn is not None, "only a call in its turn changes a join"
         self._turn.changes = True
 
     def _give_up(self, turn: _Turn) -> None:

@@ -1,12 +1,12 @@
-"""Numbers for rows in the order in which they arrive, in a hidden last column, and results in that order.
+"""Numbers rows in the order of arrival, in a hidden last column, and puts results in that order.
 
-Rows carry a number where something depends on the order of arrival: results that are wanted in order (SplitJoin,
-definitions 1 and 2), and handshake join, whose cores hold a stretch of a stream from one number to another. Numbers of
-both streams are of one sequence, so of a pair the row with the larger one is the later. Inside a batch they ascend.
+Rows have a number if the order of arrival matters: for results in order (SplitJoin, definitions 1 and 2), and in
+handshake join, whose cores hold a stretch of a stream from one number to another. Both streams share one sequence of
+numbers, so of a pair the row with the larger number is the later one. Inside a batch numbers ascend.
 
-When they are handed out. For results in order, when rows are pushed: slices of time and collected batches then hold
-rows in another order than that of arrival, and the numbers keep it. In a count window the order of arrival is part of
-the join, and the numbers follow from it. For handshake join, when rows enter the chain: that is the order they move in.
+When rows get their numbers. For results in order it is when they are pushed: slices of time and collected batches have
+rows in another order, and the numbers keep that of arrival. In a count window the numbers follow from the arrival,
+which is part of the join. In handshake join it is when rows enter the chain, which is the order in which they move.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_num
 
 
 class Numbering:
-    """Hands out the numbers."""
+    """Gives rows their numbers."""
 
     def __init__(self) -> None:
         self._next = 0
 
     def number_rows(self, rows: dict[Side, pa.RecordBatch]) -> dict[Side, pa.RecordBatch]:
-        """Return the rows of a push with their numbers: left before right."""
+        """Return the rows of a push with numbers: left rows before right ones."""
         return {side: _with_numbers(side, batch, self._take(batch.num_rows)) for side, batch in rows.items()}
 
     def _take(self, count: int) -> Int64s:
@@ -42,13 +42,13 @@ class Numbering:
         return numbers
 
     def number(self, part: Slice) -> Slice:
-        """Return a slice whose rows carry their numbers: left before right, or as a count window's order says."""
+        """Return a slice whose rows have numbers: left rows before right ones, or in a count window's order."""
         return Slice(self._numbered(part.left), self._numbered(part.right), part.expire_before)
 
     def _numbered(self, batch: KeyedBatch) -> KeyedBatch:
         if batch.arrival is None:
             numbers = self._take(len(batch))
-        else:  # what came before a row, of both streams
+        else:  # the number of rows of both streams that came before
             numbers = batch.arrival.sequence + batch.arrival.seen
             if np.any(numbers[1:] < numbers[:-1]):
                 order = np.argsort(numbers)
@@ -56,7 +56,7 @@ class Numbering:
         return batch.with_rows(_with_numbers(batch.side, batch.rows, numbers))
 
     def restore(self, side: Side, saved: SavedSegment) -> SavedSegment:
-        """Return saved rows with numbers that precede those of all rows to come and keep the rows' order."""
+        """Return saved rows with numbers that keep their order and are less than those of all rows to come."""
         rows, sequence = saved
         numbers = self._next + np.arange(rows.num_rows) if sequence is None else sequence
         self._next += rows.num_rows
@@ -80,12 +80,12 @@ def _with_numbers(side: Side, rows: pa.RecordBatch, numbers: Int64s) -> pa.Recor
 
 
 def numbers_of(rows: pa.RecordBatch) -> Int64s:
-    """Return the numbers of some rows."""
+    """Return the numbers of rows."""
     return hidden_at(rows, -1)
 
 
 def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
-    """Return rows as they are saved: as one subwindow in the order of arrival, its numbers dropped."""
+    """Return rows as they are saved: as one segment in the order of arrival, without numbers."""
     if not saved:
         return []
     rows = pa.concat_batches([segment for segment, _ in saved])
@@ -97,7 +97,7 @@ def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
 
 
 def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.Schema:
-    """Return the schema of pairs whose rows carry numbers: one behind the columns of each side."""
+    """Return the schema of pairs whose rows have numbers, each behind the columns of its side."""
     fields = list(result)
     assert len(fields) == len(left) + len(right), "a result has the columns of both sides"
     return pa.schema([*fields[: len(left)], hidden_field("left"), *fields[len(left) :], hidden_field("right")])
@@ -109,7 +109,7 @@ def pair_numbers(pairs: pa.Table) -> dict[Side, Int64s]:
 
 
 def sort_pairs(pairs: pa.Table, order: Order) -> pa.Table:
-    """Return pairs by their later row's arrival; for ``inner`` then by their earlier row's."""
+    """Return pairs in the order of their later rows' arrival, and with ``inner`` then of their earlier rows'."""
     left, right = pair_numbers(pairs).values()
     later, earlier = np.maximum(left, right), np.minimum(left, right)
     place = np.argsort(later, kind="stable") if order == "outer" else np.lexsort((earlier, later))

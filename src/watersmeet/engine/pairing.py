@@ -95,7 +95,7 @@ class Pairing:
         return self._arranged(self.topology.owed(), in_order=True)  # a topology that owes pairs gives no order
 
     def _collected(self, parts: Iterable[Slice]) -> Iterator[Slice]:
-        """Yield the rows that are joined now."""
+        """Yield the slices that are joined now: those given, or those collected."""
         if self._collector is None:
             yield from parts
             return
@@ -105,17 +105,17 @@ class Pairing:
             if self._collector.is_due:
                 completed = True
                 yield from self._collector.take()
-        if completed and self._order is not None:  # what is left may have arrived before what is joined now
+        if completed and self._order is not None:  # the rest may have arrived before rows that are joined now
             yield from self._collector.take()
 
     def _numbered(self, part: Slice) -> Slice:
-        """Return rows as the topology takes them: numbered, where it needs that, in the order of their numbers."""
+        """Return a slice as the topology takes it: if numbers are needed, with numbers and in their order."""
         if self._numbering is None:
             return part
         return by_arrival(part) if self._numbers_pushes else self._numbering.number(part)
 
     def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
-        """Put pairs in order, unless they are, and leave their numbers out."""
+        """Put pairs in order, unless they are, and remove their numbers."""
         if self._numbering is None or not found:
             return found
         pairs = pa.concat_tables(found)
@@ -140,6 +140,6 @@ class Pairing:
 
 
 def _visible(schemas: dict[Side, pa.Schema], columns: int) -> list[int]:
-    """Return where the columns of a result stand that has a number behind each side's."""
+    """Return the positions of a result's columns, without the numbers behind those of each side."""
     hidden = (len(schemas["left"]), columns - 1)
     return [column for column in range(columns) if column not in hidden]

@@ -1,14 +1,13 @@
-"""Results in tables of bounded size: what ``pushes`` gives, where ``push`` gives one table.
+"""Gives results in tables of bounded size, for ``pushes``; ``push`` returns one table.
 
-A table has at most ``contract.PAIRS_AT_ONCE`` rows, or as many as make ``result.BYTES_AT_ONCE`` where rows are long.
+A table has at most ``contract.PAIRS_AT_ONCE`` rows, or rows of about ``result.BYTES_AT_ONCE`` bytes if that is less.
 
-*Windows in one piece* (``kang`` and ``panjoin``, see :mod:`watersmeet.engine.topologies.whole_windows`) are probed as
-results are asked for, so no more is held than a table, or the pairs of a single row where those are more.
+*Whole windows* (``kang`` and ``panjoin``, see :mod:`watersmeet.engine.topologies.whole_windows`) are probed when
+results are asked for. So no more is held than a table, or the pairs of a single row if they are more.
 
-*The other topologies* join a push in small slices, one after the other, and give the results of each. How small they
-are follows from what they give: the first is so small that it cannot give too much, then they grow while they give
-little. So what is held is bounded by the rows of a slice and what they meet, which is more than a table where many
-matches come all of a sudden.
+*All other topologies* join a push in small slices, one after the other, and give the results of each. The first slice
+is so small that it cannot give more than a table; then slices grow while they give little. So the results of one slice
+are held, which may be more than a table if many matches come suddenly.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from watersmeet.window.plan import OTHER_SIDE
 __all__ = ["portions"]
 
 GROWTH: Final = 4
-"""Slices become so many times longer while they give less than that part of a table."""
+"""Slices become this many times longer while they give less than this fraction of a table."""
 
 
 def portions(topology: Topology, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
-    """Join rows that arrive together; yield the pairs found, some at a time.
+    """Join a slice; yield the pairs in portions.
 
-    Where an ``order`` is asked for, all pairs of a portion come before those of the next.
+    With an ``order`` all pairs of a portion come before those of the next.
     """
     if isinstance(topology, WholeWindows):
         return topology.in_portions(part, order)

@@ -1,4 +1,4 @@
-"""Results: how they are named, and how pairs of row numbers become rows."""
+"""Results: their columns' names, and how matches become rows."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 BYTES_AT_ONCE: Final = 64 << 20
-"""Bytes of the pairs that are gathered at once, where a caller wants no more than a bounded number."""
+"""Bytes of a table of bounded size."""
 
 
 def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = True) -> pa.Schema:
-    """Return all left columns, then all right ones; a name on both sides gets its side as prefix.
+    """Return the schema of pairs: all left columns, then all right ones; a name on both sides gets its side as prefix.
 
-    Names that differ in case only are one name, unless ``case_sensitive``.
+    Names that differ only in case are equal, unless ``case_sensitive``.
     """
     key = str if case_sensitive else str.lower
     both = {key(name) for name in left.names} & {key(name) for name in right.names}
@@ -62,29 +62,29 @@ def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -
 
 
 def gather_probing(probing: KeyedBatch, matches: list[Match]) -> Columns:
-    """Gather the columns of the batch's own rows, for the pairs that it found."""
+    """Gather the columns of the probing batch for the pairs that it found."""
     who = [match.who for match in matches]
     return gather_columns([probing.rows], who if len(who) == 1 else [np.concatenate(who)])
 
 
 def gather_stored(matches: list[Match]) -> Columns:
-    """Gather the columns of the rows that the batch met."""
+    """Gather the columns of the stored rows for the pairs that a batch found."""
     return gather_columns([match.stored for match in matches], [match.row for match in matches])
 
 
 def table_of_pairs(probing: Side, own: Columns, stored: Columns, schema: pa.Schema) -> pa.Table:
-    """Return pairs as a table, when both sides' columns have been gathered; ``probing`` is the batch's side."""
+    """Return pairs as a table from the gathered columns of both sides; ``probing`` is the probing batch's side."""
     left, right = (own, stored) if probing == "left" else (stored, own)
     return pa.Table.from_arrays([*left, *right], schema=schema)
 
 
 def pairs_at_once(width: int) -> int:
-    """Return how many pairs of so many bytes a table of bounded size has."""
+    """Return the number of pairs of ``width`` bytes in a table of bounded size."""
     return max(1, min(contract.PAIRS_AT_ONCE, BYTES_AT_ONCE // max(1, width)))
 
 
 def bounded_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables (none of them empty) as such of bounded size."""
+    """Yield tables (none of them empty) as tables of bounded size."""
     for table in tables:
         most = pairs_at_once(table.nbytes // table.num_rows)
         for begin in range(0, table.num_rows, most):

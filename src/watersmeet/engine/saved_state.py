@@ -8,7 +8,7 @@ Rows are one Arrow IPC stream for each stream of the join, with one record batch
 In a count window hidden columns carry arrival numbers. Rows that can match nothing would not have been saved, and are
 left out. Indexes are not saved: they follow from the rows.
 
-The predicate is saved as structure (:mod:`watersmeet.spec.structure`). Older versions kept it as text, which left out
+The predicate is saved as JSON (:mod:`watersmeet.spec.saved_form`). Older versions kept it as text, which left out
 the brackets around conditions that are compared, as in ``(left.f AND left.g) = right.h``. Such text is read as long as
 it can have one meaning only.
 """
@@ -29,17 +29,9 @@ from watersmeet.engine.intake import Progress
 from watersmeet.engine.sections import refuse_damaged
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
+from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, window_to_json
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.structure import (
-    Json,
-    canonical,
-    check_entries,
-    predicate_from_json,
-    predicate_to_json,
-    read_json,
-    whole_number,
-    window_to_json,
-)
+from watersmeet.spec.strict_json import Json, canonical, check_entries, read_json, whole_number
 from watersmeet.spec.typing import Schemas, type_of
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.admission import admit, keep_rows, times_of
@@ -61,7 +53,7 @@ SavedRows = tuple[pa.RecordBatch, Mapping[str, Int64s]]
 """Some rows, and by name the hidden columns of their arrival numbers (in a count window)."""
 
 MOST_ROWS: Final = 1 << 62
-"""Rows a stream can have had: arrival numbers of both streams together are still 64 bits wide."""
+"""The most rows that a stream can have had: arrival numbers of both streams together fit in 64 bits."""
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
@@ -131,7 +123,7 @@ def state_from_json(content: Mapping[str, Json], streams: Streams, results: str)
 
 
 def restored_predicate(content: Json, schemas: Schemas, *, as_text: bool) -> Predicate:
-    """Return a snapshot's predicate; raise where it is text that can be read in two ways."""
+    """Return a snapshot's predicate; raise if it is text that can be read in two ways."""
     streams = tuple(schemas)
     if not as_text:
         return predicate_from_json(content, streams)
@@ -162,14 +154,14 @@ def _has_conditions(comparison: Expression) -> bool:
 
 
 def _compares_truth(part: Expression, schemas: Schemas) -> bool:
-    """Tell whether a comparison is of truth values: then a longer condition may have stood in an operand's place."""
+    """Tell whether a comparison is of truth values: then an operand may have been a longer condition."""
     return isinstance(part, Compare | IsNull) and all(
         type_of(child, schemas).kind in ("boolean", "null") for child in part.children()
     )
 
 
 def _progress(content: Json, streams: Streams) -> Progress:
-    """Return how far the streams had come; raise where no join can have come so far."""
+    """Return how far the streams had come; raise if no join can have come so far."""
     check_entries(content, ("largest_time", "watermark", "rows", "late", "null"))
     for name in ("largest_time", "rows", "late", "null"):
         check_entries(content[name], streams.schemas)
@@ -259,7 +251,7 @@ def _checked(
 
 
 def _check_numbers(numbers: Int64s, stream: Side, came: int) -> None:
-    """Raise unless a stream's rows have arrival numbers that it has given out, each once."""
+    """Raise unless a stream's rows have arrival numbers that exist, each once."""
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= came):
         raise refuse_damaged(f"a row of {stream} has a number that no row can have")
     if len(np.unique(numbers)) < len(numbers):
@@ -267,7 +259,7 @@ def _check_numbers(numbers: Int64s, stream: Side, came: int) -> None:
 
 
 def _admitted(streams: Streams, stream: Side, rows: pa.RecordBatch, progress: Progress) -> Bools:
-    """Return which rows can match: the others would not have been saved, and are left out."""
+    """Return which rows can match; no join saves others, so they are left out."""
     times = None if streams.lateness is None else times_of(streams, stream, rows)
     if times is not None:
         known = times[0] if times[1] is None else times[0][times[1]]

@@ -32,7 +32,7 @@ def write_sections(magic: bytes, version: int, sections: list[bytes]) -> bytes:
 
 
 def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple[int, list[bytes]]:
-    """Check version and digest; return the version, and the sections that :func:`write_sections` was given."""
+    """Check version and digest; return the version and the sections that :func:`write_sections` was given."""
     if not isinstance(blob, bytes | bytearray | memoryview):
         raise SnapshotError(
             explain_refusal(
@@ -73,7 +73,7 @@ def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple
 
 @contextmanager
 def refusing_damage() -> Iterator[None]:
-    """Raise what goes wrong while a snapshot is read or loaded as :class:`SnapshotError`."""
+    """Raise all errors while a snapshot is read or loaded as :class:`SnapshotError`."""
     try:
         yield
     except SnapshotError:

@@ -30,7 +30,7 @@ from watersmeet.engine.saved_state import (
 )
 from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import Side
-from watersmeet.spec.structure import window_from_json
+from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.window import CountWindow, TimeWindow
 from watersmeet.window.plan import JoinPlan, plan_join
 from watersmeet.window.segment import SavedSegment
@@ -48,13 +48,13 @@ SEQUENCE: Final = "sequence"
 
 @dataclass(frozen=True)
 class Saved:
-    """Everything that is saved."""
+    """The content of a snapshot."""
 
     plan: JoinPlan
     state: State
     segments: dict[Side, list[SavedSegment]]
     owed: pa.Table
-    """Pairs of the rows above that were not returned before the join was saved."""
+    """Pairs that were found but not returned before the join was saved."""
 
 
 def write_snapshot(saved: Saved) -> bytes:

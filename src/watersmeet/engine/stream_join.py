@@ -1,4 +1,4 @@
-"""``StreamJoin``: the in-process join as a user sees it. Tables in, pairs out."""
+"""``StreamJoin``: the in-process join of two streams that users open. It takes tables and returns pairs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = ["JoinMetrics", "StreamJoin"]
 
 @dataclass(frozen=True, slots=True)
 class JoinMetrics:
-    """What a join has done so far."""
+    """Counts of a join so far."""
 
     left_rows: int
-    """Rows that were pushed, those that were left out included."""
+    """Rows that were pushed, including those that were left out."""
     right_rows: int
     pairs: int
     """Pairs that were handed to the caller."""
@@ -51,13 +51,13 @@ class JoinMetrics:
     """Rows behind the watermark when they were pushed: they were not joined."""
     right_late: int
     left_null: int
-    """Rows that can match nothing for a null, in the timestamp or in what is compared: they were not joined."""
+    """Rows that cannot match because of a null in the timestamp or in a compared value: they were not joined."""
     right_null: int
     left_window_rows: int
     """Rows held now; some may have expired."""
     right_window_rows: int
     window_bytes: int
-    """Of both windows, indexes included."""
+    """Bytes of both windows, including their indexes."""
     watermark: int | None
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began."""
 
@@ -65,13 +65,13 @@ class JoinMetrics:
 class StreamJoin(Lifecycle):
     """Joins two streams over sliding windows, in this process.
 
-    Threads may share a join, one for each stream for example: it takes their calls one after the other, and a pair is
-    returned to the one whose push completes it. A forked child cannot use its parent's join.
+    Threads may share a join, for example one for each stream. It takes their calls one after the other, and returns a
+    pair to the thread whose push completes it. A forked child cannot use its parent's join.
 
     Parameters
     ----------
     left, right
-        Schemas of the two streams. Columns of any type travel along.
+        Schemas of the two streams. Columns may have any type.
     on
         A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x`` and
         ``right.y``.
@@ -80,29 +80,30 @@ class StreamJoin(Lifecycle):
     how
         ``"inner"``.
     topology
-        How windows and cores are put together: ``"panjoin"`` (the fastest), ``"splitjoin"``,
-        ``"low_latency_handshake"``, ``"handshake"`` or ``"kang"`` (one core, the three-step procedure). Every choice
-        gives the same pairs. All but one return a pair from the push that completes it; in ``handshake`` rows meet
-        later, as newer ones push them along, and ``finish`` returns the pairs that have not met by then.
+        How rows are spread over cores: ``"panjoin"`` (the fastest), ``"splitjoin"``, ``"low_latency_handshake"``,
+        ``"handshake"`` or ``"kang"`` (one core, the three-step procedure). Every choice gives the same pairs. The push
+        that completes a pair returns it, except in ``handshake``: there rows meet later, when newer rows push them
+        along, and ``finish`` returns the pairs of rows that have not met by then.
     structure
         How subwindows are indexed: ``"auto"``, ``"scan"``, ``"hash"``, ``"rap_table"``, ``"wib_tree"``, ``"bi_sort"``.
         Every choice gives the same pairs.
     cores
-        Threads to use, the caller's included where it takes part; ``kang`` uses one. Threads begin with the first push
-        and end with ``finish`` or ``close``, with an error, or when the join is no longer referred to.
+        Threads to use, including the caller's if that takes part; ``kang`` uses one. Threads start with the first push
+        and stop with ``finish`` or ``close``, with an error, or when the join is no longer referred to.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
     order
-        ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders those of one
-        row by the arrival of the earlier ones. In a push left rows arrive before right ones, unless a count window's
-        ``order_by`` says otherwise. The order holds from push to push, whatever the rows' times are and however
-        pushes are collected.
+        ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders the pairs of
+        one row by the arrival of their earlier rows. In a push left rows arrive before right ones, unless a count
+        window's ``order_by`` gives another order. The order holds from push to push, for any times of the rows and
+        also if pushes are collected.
     block_rows
-        Rows in one message between threads, for topologies that send messages: fewer means pairs are found sooner
-        and less is done at once.
+        Rows in one message between threads, for topologies that send messages. With fewer rows pairs are found sooner,
+        but each row costs more.
     batch_rows, batch_seconds
-        Collect small pushes until so many rows have come, or the first has waited so long, and join them together:
-        much cheaper than each by itself. Pairs are then returned by the push that completes a batch, or by ``finish``.
+        Collect small pushes until there are this many rows, or until the first has waited this long, and join them
+        together: that is much cheaper than joining each. The push that completes a batch returns its pairs, or
+        ``finish`` does.
 
     Examples
     --------
@@ -180,12 +181,12 @@ class StreamJoin(Lifecycle):
 
     @in_turn("push()")
     def push(self, left: pa.Table | None = None, right: pa.Table | None = None) -> pa.Table:
-        """Take the next rows of both streams; return the pairs they complete.
+        """Take the next rows of both streams; return the pairs that they complete.
 
-        What is returned does not depend on the timing of threads: ``push`` waits until they have done. A push that is
-        refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error, also one that
-        interrupts it from outside, the join has failed: what it stored may have pairs that nobody was given, so all
-        further calls of ``push``, ``finish`` and ``snapshot`` are refused.
+        The pairs do not depend on the timing of threads: ``push`` waits until they have finished. A push that is
+        refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error, also an
+        interrupt, the join has failed: rows may be stored whose pairs no caller has got. Then all further calls of
+        ``push``, ``finish`` and ``snapshot`` are refused.
         """
         self._check_open("push()")
         accepted = self._intake.accept_pair(left, right)
@@ -195,17 +196,17 @@ class StreamJoin(Lifecycle):
         return self._delivered(rest + self._pairing.join(accepted.slices))
 
     def pushes(self, left: pa.Table | None = None, right: pa.Table | None = None) -> Iterator[pa.Table]:
-        """Take the next rows of both streams; return an iterator over the pairs they complete, in bounded tables.
+        """Take the next rows of both streams; return an iterator over the pairs that they complete, in bounded tables.
 
-        A table has at most 1,048,576 rows, or about 64 MB of longer ones, however many pairs there are; together they
-        are what ``push`` returns, in the same ``order``. The rows are taken at once, or refused; pairs are found when
-        the iterator is asked for them. Whatever it has not been asked for is not lost: the next ``push`` or ``finish``
-        returns it, or the next iterator does, and this one then ends. A ``snapshot`` finds and holds all of it, which
-        may be much, and the iterator goes on.
+        A table has at most 1,048,576 rows, or about 64 MB if rows are long. Together the tables are what ``push``
+        returns, in the same ``order``. The rows are taken at once, or refused. Pairs are found when the iterator is
+        asked for them. Pairs that it is not asked for are not lost: the next ``push``, ``finish`` or iterator returns
+        them, and this iterator then ends. A ``snapshot`` finds and holds all of them, which may be many, and the
+        iterator continues.
 
-        With ``kang`` and ``panjoin`` a table is all that is held beside the windows, or the pairs of one row where
-        those are more; pairs are found in the caller's thread. The other topologies join some rows at a time and hold
-        what these have found; pairs that ``handshake`` returns from ``finish`` come in one table.
+        With ``kang`` and ``panjoin`` the join holds one table beside the windows, or the pairs of one row if they are
+        more, and finds pairs in the caller's thread. The other topologies join some rows at a time and hold the pairs
+        of these. The pairs that ``handshake`` returns from ``finish`` come in one table.
         """
         self._take_in(left, right)
         return self._portions()
@@ -228,7 +229,7 @@ class StreamJoin(Lifecycle):
         self._pairs += results
 
     def _join_waiting(self) -> None:
-        """Find what is under way, and join the rows that wait for a full batch; these pairs are owed."""
+        """Find the pairs of all rows that were taken, also of those that wait for a full batch, and keep the pairs."""
         waits = self._pairing.collects and not self._finished
         if self._under_way or waits:
             self._changing()
@@ -237,7 +238,7 @@ class StreamJoin(Lifecycle):
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
-        """Say that no more rows will come and end all threads; return the pairs still owed."""
+        """End the join and stop all threads: no more rows will come. Return the pairs that are left."""
         self._check_open("finish()")
         self._changing()
         self._join_waiting()
@@ -253,7 +254,7 @@ class StreamJoin(Lifecycle):
         return pairs
 
     def _with_owed(self, results: list[pa.Table]) -> pa.Table:
-        """Return results behind what the join owed when it was saved."""
+        """Return results behind those that were found but not returned before."""
         together = [self._owed, *results] if self._owed.num_rows else results
         return pa.concat_tables(together) if together else self._nothing
 
@@ -280,13 +281,13 @@ class StreamJoin(Lifecycle):
 
     @in_turn("explain()")
     def explain(self) -> str:
-        """Say in plain words what is indexed, what is verified afterwards, and which structures were chosen and why."""
+        """Explain in words what is indexed, what is verified, and which structures were chosen and why."""
         windows = {side: self._topology.windows(side) for side in OTHER_SIDE}
         return explain_join(self._plan, str(self._options["topology"]), windows)
 
     @in_turn("snapshot()")
     def snapshot(self) -> bytes:
-        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join."""
+        """Return the whole state as bytes, from which :meth:`restore` continues. This join can continue as well."""
         self._check_open("snapshot()")
         self._join_waiting()
         return write_snapshot(
@@ -300,9 +301,9 @@ class StreamJoin(Lifecycle):
 
     @classmethod
     def restore(cls, blob: bytes, *, topology: TopologyName | None = None, cores: int | None = None) -> Self:
-        """Return the join that :meth:`snapshot` saved, at the point where it was saved.
+        """Return the join that :meth:`snapshot` saved, in the state in which it was saved.
 
-        It may go on with another topology and other cores than those that saved it.
+        It may continue with another topology and with another number of cores.
         """
         given = {"topology": topology, "cores": cores}
         changed = {name: value for name, value in given.items() if value is not None}

@@ -1,20 +1,21 @@
-"""Threads that work on messages: what every topology with more than one core is built from.
+"""Threads that handle messages: all topologies with more than one core are built from them.
 
-Design. A *crew* is some threads, each with an *inbox*. An inbox has one or more lanes; every lane is a bounded FIFO. A
-thread sleeps while its inbox is empty, a sender that fills a lane sleeps until there is room. The crew counts the
-messages that were put and not yet handled, including those that handling one puts: when the count is zero, nothing
+Design. A *crew* is a number of threads, each with an *inbox*. An inbox has one or more lanes, and every lane is a
+bounded FIFO. A thread sleeps while its inbox is empty; a sender sleeps while the lane is full. The crew counts messages
+that were put and not yet handled, including those that were put while handling one. When the count is zero, nothing
 moves any more, and that is what a caller waits for.
 
-A thread that falls behind catches up: messages that wait one behind the other are *joined* into one, where the crew is
-told how. So a message costs little where there is no hurry, and many together little more than one where there is.
+A thread that falls behind catches up: messages that wait one behind the other are *joined* into one, if the crew is
+told how. So a thread handles single messages while it keeps up, and many at a time when it does not.
 
-Invariant: the first exception in any thread stops the whole crew and is raised in the caller. After ``close`` no
-thread is left, whatever state they were in. Threads begin with the first message, so a join that was only built, or
-restored to be looked at, has none.
+Invariant: the first exception in any thread stops the whole crew and is raised in the caller. After ``close`` no thread
+is left, in whatever state it was. Threads start with the first message, so a join that was only built or restored has
+none.
 
-A forked child has none of the threads, and perhaps a lock that one of them held: there a crew is left alone.
+A forked child has none of the threads, and perhaps a lock that one of them held, so there nothing is closed.
 
-Cost. One lock for the crew: a message is a block of rows, so it is taken thousands, not millions of times a second.
+Cost. There is one lock for the crew. A message is a block of rows, so the lock is taken thousands of times a second,
+not millions.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ Message = TypeVar("Message")
 Joined = Callable[[Message, Message], Message | None]
 
 disturbance: Callable[[int], int] | None = None
-"""Tests put a function here. It is called before a thread looks into its inbox, may sleep, and is given the number of
-lanes; it returns which to look into first."""
+"""A function that tests set. It is called with the number of lanes before a thread takes a message, may sleep, and
+returns the lane to look into first."""
 
 
 class _StopWorkError(Exception):
@@ -41,9 +42,9 @@ class _StopWorkError(Exception):
 
 
 class Inbox(Generic[Message]):
-    """The messages for one thread, in lanes; ``capacity`` bounds each lane of those that make their senders wait.
+    """The messages for one thread, in lanes. Senders wait while their lane has ``capacity`` messages.
 
-    Lanes take turns, or if they are ``ranked`` an earlier one goes first.
+    Lanes take turns, or with ``ranked`` an earlier lane goes first.
     """
 
     def __init__(
@@ -59,19 +60,19 @@ class Inbox(Generic[Message]):
         self._ranked = ranked
 
     def put(self, message: Message, lane: int = 0) -> None:
-        """Add a message to a lane; wait while it is full."""
+        """Add a message to a lane; wait while the lane is full."""
         with self._crew.lock:
             while len(self._lanes[lane]) >= self._capacity and not self._crew.stopped:
                 self._emptied.wait()
             self._add(message, lane)
 
     def put_at_once(self, message: Message, lane: int = 0) -> None:
-        """Add a message without waiting: for senders whose own protocol bounds what they have under way."""
+        """Add a message without waiting, for senders whose protocol bounds the number of their messages."""
         with self._crew.lock:
             self._add(message, lane)
 
     def offer(self, message: Message, lane: int = 0) -> bool:
-        """Add a message if its lane has room; tell whether it had."""
+        """Add a message if its lane has room; tell whether it was added."""
         with self._crew.lock:
             if len(self._lanes[lane]) >= self._capacity:
                 return False
@@ -84,7 +85,7 @@ class Inbox(Generic[Message]):
         self._filled.notify()
 
     def take(self) -> tuple[int, Message]:
-        """Wait for a message; return its lane and itself, joined with those behind it."""
+        """Wait for a message; return its lane and the message, joined with those behind it."""
         first = None if disturbance is None else disturbance(len(self._lanes))
         with self._crew.lock:
             while not any(self._lanes) and not self._crew.stopped:
@@ -108,13 +109,13 @@ class Inbox(Generic[Message]):
         return message
 
     def wake(self) -> None:
-        """Let everybody who waits here look again (the lock is held)."""
+        """Wake all threads that wait for this inbox (the caller holds the lock)."""
         self._filled.notify_all()
         self._emptied.notify_all()
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait until a thread is gone, also one whose start was interrupted: it runs, but has not said so yet."""
+    """Wait until a thread has ended, also one whose start was interrupted before it was marked as started."""
     while True:
         try:
             thread.join()
@@ -125,7 +126,7 @@ def _join(thread: threading.Thread) -> None:
 
 
 class Crew:
-    """Some threads, their messages under way and their first error."""
+    """Threads, the number of their unhandled messages, and their first error."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -149,7 +150,7 @@ class Crew:
     ) -> Inbox[Message]:
         """Add a thread that calls ``handle(lane, message)`` for every message; return its inbox.
 
-        ``joined`` returns what stands for two messages in a row, or None if nothing does. It must be quick.
+        ``joined`` returns one message for two successive ones, or None if there is none. It must be quick.
         """
         inbox: Inbox[Message] = Inbox(self, lanes, capacity, joined, ranked=ranked)
         self._inboxes.append(inbox)  # type: ignore[arg-type] # only to wake them
@@ -157,7 +158,7 @@ class Crew:
         return inbox
 
     def count_one_more(self) -> None:
-        """Count a message that is put (the lock is held); the first one starts the threads."""
+        """Count a message that is put (the caller holds the lock); the first one starts the threads."""
         if self.stopped:
             self._raise_error()
             raise _StopWorkError
@@ -167,7 +168,7 @@ class Crew:
         self._under_way += 1
 
     def count_one_less(self) -> None:
-        """Count a message that was handled (the lock is held)."""
+        """Count a message that was handled (the caller holds the lock)."""
         self._under_way -= 1
         if not self._under_way:
             self._quiet.notify_all()
@@ -180,7 +181,7 @@ class Crew:
             self._raise_error()
 
     def close(self) -> None:
-        """Stop all threads and wait until they are gone. May be called at any time, and more than once."""
+        """Stop all threads and wait until they have ended. May be called at any time, and more than once."""
         if os.getpid() != self._process:
             return
         with self.lock:

@@ -1,1 +1,1 @@
-"""MANY machines: the join as an ordinary (streaming or batch) Spark DataFrame. Only public PySpark API is used."""
+"""MANY machines: joins of Spark DataFrames, streaming or batch. Only public PySpark API is used."""

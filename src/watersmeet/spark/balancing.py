@@ -1,17 +1,17 @@
-"""Balance while a query runs: the driver listens to what its cores report, and writes generations of the routing table.
+"""Balance while a query runs: Spark's driver listens to the cores' reports and writes generations.
 
-A listener of the session hears of every micro-batch of every query. Those of balanced joins carry the join's
-digest in their metrics; a query's loads are put together, and at the end of each reorganisation epoch the balancer
-is asked (see :mod:`watersmeet.balance.balancer`). What it decides becomes a file that the routing tasks read (see
-:mod:`watersmeet.balance.files`). Nothing here is needed for the right answer: a driver that dies, or never hears
-anything, leaves a query with the generation that it has.
+A listener of the session hears of every micro-batch of every query. Balanced joins have their digest in the metrics.
+The loads of a query are added up, and at the end of each reorganisation epoch the balancer decides (see
+:mod:`watersmeet.balance.balancer`). Its decision becomes a file that the routing tasks read (see
+:mod:`watersmeet.balance.files`). The result does not depend on it: without the listener a query keeps the generation
+that it has.
 
-*How busy a core is.* A core could have worked for as long as the busiest one did, and while the query waited for the
-next micro-batch: what else a micro-batch takes (planning, reading, committing) is nobody's. So the busiest core of a
-query that never waits is fully busy, whatever part of the time that is, and such a query is never given fewer cores. A
-core that is left out gets no rows, and once it has none of its own, which takes a window, not even a heartbeat.
+*How busy a core is.* The time in which a core could have worked is the time that the busiest core worked, and the time
+in which the query waited for the next micro-batch. All other time of a micro-batch (planning, reading, committing) does
+not count. So the busiest core of a query that never waits is fully busy, and such a query never gets fewer cores. A
+core that is left out gets no rows. One window later it has no rows of its own, and gets no heartbeats either.
 
-*What a core holds* may be limited, by ``spark.watersmeet.coreBytes``.
+``spark.watersmeet.coreBytes`` limits the bytes that a core holds.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ __all__ = ["METRICS", "balance_queries", "folder_of_tables"]
 METRICS: Final = "watersmeet"
 """Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
 FOLDER: Final = "spark.watersmeet.balanceDir"
-"""Setting of a session: a folder, shared by all machines and kept with the checkpoints, for routing tables."""
+"""Setting of a session: a folder for routing tables, which all machines share and which is kept with the
+checkpoints."""
 CORE_BYTES: Final = "spark.watersmeet.coreBytes"
-"""Setting of a session: bytes of state that a core may hold before its groups are given to others."""
+"""Setting of a session: bytes of state that a core may hold before its groups go to others."""
 CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 EPOCH: Final = 10
 """Micro-batches in a reorganisation epoch."""
 LONGEST_WAIT: Final = 10.0
-"""How many times as long as a micro-batch took the wait before it counts at most: after a night without rows, the first
-busy minutes are to be seen as busy."""
+"""The wait before a micro-batch counts as at most this many times the micro-batch's time, so that the first busy
+minutes after a night without rows count as busy."""
 
 _log = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
@@ -74,10 +75,10 @@ def balance_queries(
 
 
 def folder_of_tables(spark: SparkSession) -> str | None:
-    """Return where routing tables may be kept; None, with a note, where there is no such place.
+    """Return the folder for routing tables, or None, with a note in the log, if there is none.
 
-    A checkpoint's path without a scheme is a local folder only on a local master: elsewhere it may be one of HDFS. On
-    Spark Connect this process does not share its folders with the tasks.
+    A checkpoint's path without a scheme is a local folder only on a local master; elsewhere it may be on HDFS. On Spark
+    Connect this process does not share its folders with the tasks.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         _log.info("balance is off: it is not available on Spark Connect")
@@ -101,34 +102,34 @@ class _Join:
 
 
 class _Listener(StreamingQueryListener):
-    """Hears of all micro-batches."""
+    """Listens to all micro-batches of a session."""
 
     def __init__(self) -> None:
         self.joins: dict[str, _Join] = {}
         self._queries: dict[str, _Query] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 -- Spark's name
-        """Nothing to do: a query is known from its first micro-batch on."""
+        """Do nothing: a query is known from its first micro-batch on."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 -- Spark's name
-        """Take note of a micro-batch."""
+        """Add the loads of a micro-batch of a balanced join."""
         progress = event.progress
         metrics = progress.observedMetrics.get(METRICS)
         join = None if metrics is None else self.joins.get(metrics["join"])
         if metrics is None or join is None:
             return
         query = self._queries.setdefault(str(progress.id), _Query(str(progress.id), join))
-        # Without input the cores have only tidied: that says nothing of their load.
+        # Without input the cores have only expired runs, which says nothing of their load.
         shown = (Report.read(row.asDict()) for row in metrics["cores"] if row is not None)
         reports = [report for report in shown if report.work_seconds > 0]
         if reports:
             query.reorganise(progress.batchId, _Run.of(progress), reports)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 -- Spark's name
-        """Nothing to do."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 -- Spark's name
-        """Forget the query; should it start again, its files say where it stands."""
+        """Forget the query; if it starts again, its files have its generations."""
         self._queries.pop(str(event.id), None)
 
 
@@ -144,7 +145,7 @@ class _Run:
         return cls(datetime.fromisoformat(progress.timestamp).timestamp(), progress.batchDuration / 1000)
 
     def waited_after(self, last: _Run) -> float:
-        """Return how long the query waited between the last micro-batch and this one."""
+        """Return how long the query waited between the last micro-batch and this one; long waits are cut."""
         return min(max(0.0, self.began - last.began - last.took), LONGEST_WAIT * self.took)
 
 
@@ -163,7 +164,7 @@ class _Query:
         self._heard = 0
 
     def reorganise(self, micro_batch: int, run: _Run, reports: list[Report]) -> None:
-        """Add what the cores report of a micro-batch, and at the end of an epoch ask the balancer."""
+        """Add the cores' reports of a micro-batch, and at the end of an epoch let the balancer decide."""
         waited = 0.0 if self._last is None else run.waited_after(self._last)
         self._meter.add(micro_batch, _room(waited, reports), list(map(self._load, reports)))
         self._last = run
@@ -197,7 +198,7 @@ class _Query:
 
 
 def _room(waited: float, reports: list[Report]) -> float:
-    """Return how much work (seconds) a core could have done: of its busy time, work is a part."""
+    """Return how much work in seconds a core could have done; work is a part of its busy time."""
     busy = sum(report.busy_seconds for report in reports)
     work = sum(report.work_seconds for report in reports)
     return (max(report.busy_seconds for report in reports) + waited) * work / busy

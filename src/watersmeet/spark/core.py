@@ -1,14 +1,14 @@
-"""One core of a join: a ``StatefulProcessor`` that gets envelopes and hands results to the unpacker.
+"""One core of a join: a ``StatefulProcessor`` that gets envelopes and sends results to the unpacker.
 
-What joins of two streams and of many have in common: a micro-batch's envelopes are opened and late rows left out, the
-join gives results and adds runs to the manifest, runs that have expired are removed and small ones merged, and one
-record of metrics ends the micro-batch.
+This is what joins of two streams and of many have in common. In a micro-batch a core opens its envelopes and leaves out
+late rows. The join gives results and adds runs to the manifest. The core removes runs that have expired, merges small
+ones, and writes one record of metrics.
 
-A micro-batch without any input has no tasks that could send envelopes; Spark runs one when the watermark has moved. So
-a core leaves a timer that the next watermark reaches: then it removes what has expired, and reports.
+Spark also runs a micro-batch without input when the watermark has moved, and then no task sends envelopes. So a core
+registers a timer that the next watermark reaches. When it expires, the core removes expired runs and writes its record.
 
-Between micro-batches nothing is kept here: the windows are put together from the pieces of the manifest's runs (see
-:mod:`watersmeet.spark.runs`), which costs little where these are at hand.
+Between micro-batches a core keeps nothing: its windows are built from the decoded runs of the manifest (see
+:mod:`watersmeet.spark.runs`), which is fast if the worker has them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MILLI_SCALE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """The generations of the routing table by which a micro-batch was routed."""
+    """The newest and the oldest generation by which a micro-batch was routed."""
 
     newest: int
     oldest: int
@@ -64,24 +64,24 @@ class Generations:
 
 @dataclass(slots=True)
 class _Counts:
-    """Rows of a micro-batch: that arrived, that were late, that were left out for a null."""
+    """Numbers of rows in a micro-batch: all, late ones, and those left out because of a null."""
 
     rows_in: int = 0
     late_rows: int = 0
     null_rows: int = 0
     live: set[Generations] = field(default_factory=set)
-    """As every routing task knew them."""
+    """The generations that the routing tasks used."""
 
 
 class Core(StatefulProcessor):
     """Joins the envelopes of one core."""
 
     runs: Runs[Any]
-    """What the join finds its runs with; made by :meth:`open`."""
+    """The join's decoded runs; made by :meth:`open`."""
     live: Generations
-    """Those of the present micro-batch."""
+    """The generations of the current micro-batch."""
     groups: GroupCounter
-    """Rows and pairs of the present micro-batch by group, where groups are counted."""
+    """Rows and pairs of the current micro-batch by group, if groups are counted."""
 
     def __init__(self, streams: Streams, identity: Identity, *, cache_bytes: int, fail_on_late: bool) -> None:
         self._streams = streams
@@ -91,25 +91,25 @@ class Core(StatefulProcessor):
 
     @abstractmethod
     def open(self, store: RunStore, cache: RunCache | None) -> Runs[Any]:
-        """Return what the join finds its runs with."""
+        """Return the join's decoded runs."""
 
     @abstractmethod
     def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
-        """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest's runs."""
+        """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest as runs."""
 
     @abstractmethod
     def merge(self, stream: Side, runs: list[Run]) -> Run:
-        """Put the last runs of a stream together into one of the next level."""
+        """Merge the last runs of a stream into one of the next level."""
 
     def expired(self, runs: list[Run], before: int) -> list[Run]:
-        """Return the runs that can go: all of whose rows lie before ``before``."""
+        """Return the runs to remove: those whose rows all lie before ``before``."""
         return [run for run in runs if run.high < before]
 
     def rest(self, manifest: Manifest) -> None:
-        """Begin a micro-batch that brings this core nothing: only what has expired goes."""
+        """Begin a micro-batch without envelopes, in which runs only expire."""
 
     def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
-        """Take note of what is stored from now on: no row that lies before ``before`` can be met any more."""
+        """End a micro-batch: the manifest is final, and no row before ``before`` can be met any more."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -171,9 +171,9 @@ class Core(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Tidy and report in a micro-batch without input, where no task could send this core anything."""
+        """Remove expired runs and write the record, in a micro-batch without input."""
         begin, core = time.perf_counter(), int(key[0])
-        if core in self._heard:  # it has had its turn
+        if core in self._heard:  # its envelopes came in this micro-batch
             return
         manifest = self._open(core)
         stored = [run.generation for runs in manifest.runs.values() for run in runs]
@@ -185,10 +185,10 @@ class Core(StatefulProcessor):
         yield report_rows(replace(self._held(core, manifest), busy_seconds=time.perf_counter() - begin))
 
     def close(self) -> None:
-        """Nothing to close: Spark owns the state."""
+        """Do nothing: Spark closes the state."""
 
     def _open(self, core: int) -> Manifest:
-        """Return what a core holds."""
+        """Return the core's manifest."""
         manifest = self._store.load(self._identity, self._streams.schemas)
         self.runs.begin(f"{manifest.join} {core}", manifest.runs)
         return manifest
@@ -207,11 +207,11 @@ class Core(StatefulProcessor):
         )
 
     def reasons(self) -> tuple[str, ...]:
-        """Return why the newest generation was made."""
+        """Return the reasons for the newest generation."""
         return ()
 
     def _decisions(self) -> list[str]:
-        """Return the first reasons, and how many more there are."""
+        """Return the first reasons, and the number of all others."""
         reasons = self.reasons()
         more = len(reasons) - DECISIONS_SHOWN
         return [*reasons[:DECISIONS_SHOWN], *([f"and {more} more"] if more > 0 else [])]
@@ -228,14 +228,14 @@ class Core(StatefulProcessor):
         return self._streams.lateness is not None
 
     def _watermark(self, timers: TimerValues) -> int | None:
-        """Return the query's watermark in units of the timestamps; None while there is none."""
+        """Return the query's watermark in units of the timestamps, or None while there is none."""
         if not self._is_timed:
             return None
         milliseconds = timers.getCurrentWatermarkInMs()
         return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
 
     def _expire(self, manifest: Manifest, reached: Mapping[Side, int | None]) -> dict[Side, int]:
-        """Remove runs that have expired as a whole. Return before which places rows have expired."""
+        """Remove runs whose rows have all expired. Return the places before which rows have expired."""
         before = {
             stream: min((run.low for run in manifest.runs[stream]), default=0) if place is None else place
             for stream, place in expired_before(self._streams, reached).items()
@@ -248,16 +248,16 @@ class Core(StatefulProcessor):
         return before
 
     def _merge(self, manifest: Manifest, stream: Side, before: int) -> None:
-        """Merge runs that have become many; rows before ``before`` have expired."""
+        """Merge runs if there are enough; rows before ``before`` have expired."""
         runs = manifest.runs[stream]
-        kept = max((run.high for run in runs), default=before) - before  # a window's length and more: lateness
+        kept = max((run.high for run in runs), default=before) - before  # the window's length and the lateness
         while some := mergeable(runs, kept // 2):
             runs[-len(some) :] = [self.merge(stream, some)]
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
     ) -> tuple[dict[Side, Envelope], dict[Side, int], _Counts]:
-        """Open the envelopes; leave out late rows. Also return how many rows the streams of a count window have had."""
+        """Open the envelopes and leave out late rows; also return the number of rows that each stream has had."""
         schemas = self._streams.schemas
         opened: dict[Side, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
         counts = _Counts()
@@ -272,7 +272,7 @@ class Core(StatefulProcessor):
                     opened[row.stream].append((int(row.part), open_blob(row.blob, schemas[row.stream])))
         arrived = {}
         for stream, some in opened.items():
-            in_order = [envelope for _, envelope in sorted(some, key=itemgetter(0))]  # every attempt has them so
+            in_order = [envelope for _, envelope in sorted(some, key=itemgetter(0))]  # the same in every attempt
             whole = together(in_order, schemas[stream])
             counts.rows_in += whole.rows.num_rows
             arrived[stream] = self._in_time(stream, whole, watermark, counts)
@@ -295,13 +295,13 @@ class Core(StatefulProcessor):
 
 
 def row_bytes(rows: pa.RecordBatch) -> int:
-    """Return how many bytes a row has, on average and at least one."""
+    """Return the average number of bytes of a row, at least one."""
     nbytes, count = int(rows.nbytes), int(rows.num_rows)
     return max(1, nbytes // max(1, count))
 
 
 def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
-    """Return the live generations; raise if routing tasks, or stored rows, know others."""
+    """Return the live generations; raise if routing tasks used different ones, or stored rows need others."""
     known = next(iter(live))
     stored = {run.generation for runs in manifest.runs.values() for run in runs}
     if len(live) > 1 or not stored <= set(range(known.oldest, known.newest + 1)):

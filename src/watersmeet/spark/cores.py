@@ -1,7 +1,7 @@
 """Core ids that Spark's own hash spreads evenly over the shuffle partitions.
 
-Spark sends the rows of key *k* to partition ``pmod(murmur3(k, 42), partitions)``. Ids 0, 1, 2, … would fall where they
-may (0 and 1 into the same of two partitions); so ids are searched for that fall into the partitions in turn.
+Spark sends the rows of key *k* to partition ``pmod(murmur3(k, 42), partitions)``. Ids 0, 1, 2, … may fall into few
+partitions (0 and 1 fall into the same of two), so ids are chosen that fall into the partitions in turn.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 __all__ = ["KEEPER", "core_ids", "partition_of"]
 
 KEEPER: Final = -1
-"""A core that never gets rows, the same in every join: its manifest tells a checkpoint of another join, even one whose
-cores all have other ids."""
+"""A core that never gets rows, with the same id in every join. Its manifest shows that a checkpoint is another join's,
+even if all cores of that join have other ids."""
 SEED: Final = 42
 MASK: Final = 0xFFFFFFFF
 

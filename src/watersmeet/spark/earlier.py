@@ -1,7 +1,7 @@
-"""How state format 3 knew its join: by a digest of Python's text of the objects that described it.
+"""The digest by which state format 3 knew its join: that of the Python text of the objects that described the join.
 
-That text is written here piece by piece, as these objects had it then. So a checkpoint of that format still finds its
-join, whatever has been renamed since.
+The text is written here field by field, as it was then. So a checkpoint of that format still finds its join, although
+classes and fields have been renamed since.
 """
 
 from __future__ import annotations

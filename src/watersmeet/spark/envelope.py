@@ -1,18 +1,18 @@
-"""Envelopes: many rows for one core in one Spark row, so that Python never walks rows.
+"""Envelopes: many rows for one core in one Spark row, so that Python never loops over rows.
 
-``packer`` makes the function that runs in ``mapInArrow`` on each stream, before the shuffle. It collects a task's Arrow
-batches, leaves out rows that cannot match (nulls on an axis, rows that fail their stream's own conjuncts), routes the
-rest and emits for each core one envelope. Its blob is an Arrow IPC stream of the rows; hidden last columns say which
-of them the core stores, where it does not store all, in a count window their arrival numbers, and in a balanced join
-the generations that a row looks into and the group it counts for. A task ends with an empty envelope for every core
-that the routing table knows: a core that gets no rows in a micro-batch still expires its own, and reports.
+``packer`` makes the function for ``mapInArrow`` on each stream before the shuffle. It collects a task's Arrow batches,
+leaves out rows that cannot match (nulls on an axis, rows that fail the conditions on their stream alone), routes the
+rest, and emits one envelope for each core. The blob is an Arrow IPC stream of the rows. Hidden last columns have more
+on each row: whether the core stores it, if it does not store all; in a count window its arrival; in a balanced join the
+generations that it probes and the group that it counts for. A task ends with an empty envelope for every core that the
+routing table knows, so that a core without rows in a micro-batch still expires its own, and writes its record.
 
-``unpacker`` makes the function that runs in ``mapInArrow`` after the join and turns pairs, which come in files or blobs
-(see :mod:`watersmeet.spark.hand_over`), into columns.
+``unpacker`` makes the function for ``mapInArrow`` after the join. It turns pairs, which come in files or blobs (see
+:mod:`watersmeet.spark.hand_over`), into columns.
 
-What is trusted. An envelope comes through Spark's shuffle, from our own packer; it is validated in full when it is
-opened all the same, since that takes no time for columns of fixed width, and 3 to 7 ms for 1 M rows of text. Pairs on
-their way to the unpacker are not: no kernel reads them.
+Trust. An envelope comes through Spark's shuffle from this package's packer. It is validated in full nevertheless, which
+takes no time for columns of fixed width, and 3 to 7 ms for 1 M rows of text. Pairs for the unpacker are not validated,
+because no kernel reads them.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ routed."""
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PIECE_BYTES: Final = 1 << 20
-"""Blobs are cut to this size: the JVM would put larger ones aside, each in memory of its own that is cleared first."""
+"""Size of a blob: for larger ones the JVM would allocate separate memory and clear it first."""
 ROWS_AT_ONCE: Final = 1 << 20
 BYTES_AT_ONCE: Final = 1 << 28
-"""What a task collects before it routes."""
+"""Rows and bytes that a task collects before it routes them."""
 
 Column = TypeVar("Column", Bools, Int32s, Int64s)
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -132,7 +132,7 @@ def _kept(column: Column | None, mask: Bools) -> Column | None:
 
 
 def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
-    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
+    """Concatenate columns, with the default for those that are missing; None if all are missing."""
     some = next((column for column in columns if column is not None), None)
     if some is None:
         return None
@@ -144,7 +144,7 @@ def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Col
 
 
 def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
-    """Return the function that packs one stream's rows; ``core_ids`` are the keys Spark shuffles by."""
+    """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
@@ -166,21 +166,21 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
 
 
 def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
-    """Return the function that sends all of one stream's rows to the sequencer, where a count window numbers them."""
+    """Return the function that sends one stream's rows to the sequencer, which numbers them for a count window."""
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         part = _first_part()
         for rows in _collected(batches, streams.schemas[stream]):
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
-        yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # it hears of a micro-batch without rows too
+        yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # also for a micro-batch without rows
         set_aside("arrange")
 
     return arrange
 
 
 def joinable(streams: Streams, stream: Side, rows: pa.RecordBatch) -> tuple[Bools, int]:
-    """Tell which rows can match at all, and how many cannot because of a null."""
+    """Return which rows can match, and the number of those that cannot because of a null."""
     admission = admit(streams, stream, rows)
     return admission.keep, admission.count(Verdict.NULL)
 
@@ -201,7 +201,7 @@ def unpacker() -> ArrowMap:
 
 
 def envelopes(stream: Side, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
-    """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
+    """Yield the envelope of each core for rows; ``routed`` rows were routed before, which matters for taking turns."""
     rows, counts = whole.rows, whole.counts
     if not rows.num_rows:
         return
@@ -250,7 +250,7 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
 
 
 def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
-    """Return an empty envelope for every core and for the keeper; the first says how many rows were left out."""
+    """Return an empty envelope for every core and for the keeper; the first has the number of rows left out."""
     cores = (*(core_ids[core] for core in table.cores), KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
@@ -280,13 +280,13 @@ def _rows(
 
 
 def _first_part() -> int:
-    """Return a number from which this task counts its parts, so that parts of later tasks come after its own."""
+    """Return the number of this task's first part; parts of tasks with higher numbers come after it."""
     context = TaskContext.get()
     return (context.partitionId() if context else 0) << 32
 
 
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a task's batches, put together to a size worth an envelope."""
+    """Yield a task's batches, concatenated to a size that suits an envelope."""
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
@@ -301,7 +301,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
 
 
 def _as_schema(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows as one batch of ``schema``; their columns may have other names on the way."""
+    """Return rows as one batch of ``schema``; their columns may have had other names."""
     return one_batch(pa.Table.from_batches(batches).rename_columns(schema.names).cast(schema))
 
 

@@ -1,17 +1,16 @@
-"""Pairs on their way from the join to the unpacker: in a file that the one writes and the other maps.
+"""Files that bring results from the join to the unpacker: the join writes a file, the unpacker maps it.
 
-The unpacker is the next operator of the same task, but in another Python worker. As blobs the pairs would go to the JVM
-and back to Python before they become columns: two more ways through a socket, and copies in the JVM. So the join
-writes them into Spark's scratch folder and sends the name of the file; the unpacker maps it and removes it. Its pages
-hardly ever reach the disk.
+The unpacker is the next operator of the same task, but runs in another Python worker. As blobs the results would go to
+the JVM and back to Python before they become columns: twice more through a socket, and copied in the JVM. So the join
+writes them into Spark's scratch folder and sends the file's name. The unpacker maps the file and removes it. Its pages
+are hardly ever written to the disk.
 
-A file belongs to one attempt of one task; when that fails, or its reader has seen enough, the file stays behind. So
-those that nobody can be waiting for any more are removed with every new one, and all of them together have a limit,
-which the free disk may lower. Beyond it, or where nothing can be written, pairs travel as blobs. Spark removes the
-folder with the executor.
+A file belongs to one attempt of one task. If that fails, or its reader stops early, the file stays behind. So files
+that are too old to be awaited are removed with every new one. Together files have a limit, which a full disk lowers.
+Beyond it, or if nothing can be written, results are sent as blobs. Spark removes the folder with the executor.
 
-A file's name says when it was made, by the clock that runs since the machine was started: whoever sets the other clock
-makes no file look abandoned.
+A file's name has the time at which it was written, by the clock that runs since the machine was started. So setting the
+other clock makes no file look old.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ FOLDER: Final = "watersmeet-pairs"
 ABANDONED_SECONDS: Final = 3600.0
 LIMIT_BYTES: Final = 4 << 30
 BATCH_BYTES: Final = 1 << 20
-"""Pairs reach the JVM in batches of this size, which stay in its processor's cache."""
+"""Results reach the JVM in batches of this size, which stay in the processor's cache."""
 
 
 def leave_pairs(pairs: pa.Table) -> str | None:
-    """Write pairs to a file and return its name; None where there is no folder for it, or no room in it."""
+    """Write results to a file and return its name, or None if there is no folder or no room."""
     folder = scratch_folder(FOLDER)
     if folder is None:
         return None
@@ -57,9 +56,9 @@ def leave_pairs(pairs: pa.Table) -> str | None:
 
 
 def take_pairs(name: str) -> pa.RecordBatchReader:
-    """Return the pairs of a file, mapped, and remove it."""
+    """Map the results in a file, and remove the file."""
     folder = scratch_folder(FOLDER)
-    assert folder is not None, "the worker that left the pairs had one, and this one is its neighbour"
+    assert folder is not None, "the worker that wrote the file has one, and this one is on the same node"
     with pa.memory_map(str(folder / name)) as file:
         content = file.read_buffer()
     (folder / name).unlink()
@@ -67,12 +66,12 @@ def take_pairs(name: str) -> pa.RecordBatchReader:
 
 
 def _held_bytes(folder: Path) -> int:
-    """Return what the files take, without those that were abandoned, which are removed."""
+    """Return the bytes of all files, and remove those that were abandoned."""
     held, now = 0, time.monotonic()
     for path in folder.iterdir():
-        with suppress(OSError):  # taken by its reader meanwhile
-            made = path.name.partition("-")[0]
-            if made.isdecimal() and not now - ABANDONED_SECONDS <= int(made) <= now:
+        with suppress(OSError):  # its reader has just removed it
+            written = path.name.partition("-")[0]
+            if written.isdecimal() and not now - ABANDONED_SECONDS <= int(written) <= now:
                 path.unlink()
             else:
                 held += path.stat().st_size

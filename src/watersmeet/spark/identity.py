@@ -1,14 +1,14 @@
-"""What a checkpoint is bound to: the parts of a join that its state depends on, as named and versioned data.
+"""The identity of a join: the parts that its checkpoint depends on, as named and versioned data.
 
-Every manifest carries them, readable, beside their digest. Equal digests are equal joins. Otherwise the parts are
-compared one by one, and a refusal names those that differ, what they were and what they are. What is no part of it may
-change from one start to the next: lateness, structure, what happens to late rows, balance. So may the columns that only
-travel: rows that were stored before a column came have null in it (see :mod:`watersmeet.spark.runs`).
+Every manifest has them in a readable form, with their digest. Equal digests are equal joins. Otherwise the parts are
+compared one by one, and an error names those that differ, what they were and what they are. All other options may
+change from one start to the next: lateness, structure, what happens to late rows, balance. Columns that no condition
+reads may be added: rows that were stored before have null in them (see :mod:`watersmeet.spark.runs`).
 
 The parts are written in the saved form (:mod:`watersmeet.spec.saved_form`), never as the text of an object, so code may
 be renamed.
-``VERSION`` is raised when a part is added or means something else. State of an earlier format kept a digest and nothing
-else (see :mod:`watersmeet.spark.earlier`); the first micro-batch after it writes the parts.
+``VERSION`` is raised when a part is added or gets another meaning. State of an earlier format had only a digest (see
+:mod:`watersmeet.spark.earlier`); the first micro-batch that reads it writes the parts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest
 from watersmeet.spark.routing.contract import Routing
 from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
 from watersmeet.spec.expression import Predicate, Side
-from watersmeet.spec.structure import canonical, predicate_from_json, predicate_to_json, schema_to_json, window_to_json
+from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, schema_to_json, window_to_json
+from watersmeet.spec.strict_json import canonical
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.streams import Streams
@@ -36,7 +37,7 @@ __all__ = ["FORMAT", "Identity", "identity_of", "join_identity"]
 Json = Any
 
 FORMAT: Final = 4
-"""Number of the state's format: what a manifest and its runs look like."""
+"""The number of the state's format, which is that of manifests and runs."""
 VERSION: Final = 1
 PREDICATE: Final = "predicate"
 COLUMNS: Final = "columns"
@@ -46,7 +47,7 @@ MAY_CHANGE: Final = "lateness, structure, late and balance may change, and colum
 
 @dataclass(frozen=True)
 class Identity:
-    """What a join is to its checkpoint."""
+    """The parts of a join that its checkpoint depends on."""
 
     parts: dict[str, Json]
     earlier: str
@@ -54,11 +55,11 @@ class Identity:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal joins."""
+        """The digest of the parts, which is equal for equal joins."""
         return hashlib.blake2b(canonical(self.parts).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
     def check(self, saved: Mapping[str, Json]) -> None:
-        """Raise unless a manifest that was saved is this join's."""
+        """Raise unless a saved manifest is this join's."""
         found = saved.get("format")
         if found == EARLIER_FORMAT:
             if saved["join"] != self.earlier:
@@ -103,7 +104,7 @@ def identity_of(
     partitions: int,
     earlier: str,
 ) -> Identity:
-    """Return what a join is to its checkpoint; ``routing`` says which values of a row decide where it goes."""
+    """Return the identity of a join; ``routing`` has the values of a row that decide which cores it goes to."""
     return Identity(
         {
             "version": VERSION,
@@ -136,7 +137,7 @@ def join_identity(
 
 
 def _differences(was: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[str]:
-    """Yield what differs and may not, part by part; columns that are new may."""
+    """Yield the differences that are not allowed, part by part; new columns are allowed."""
     for part in {**was, **now}:
         if part == COLUMNS:
             for stream in {**was[part], **now[part]}:
@@ -152,7 +153,7 @@ def _differences(was: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[s
 
 
 def _unequal(name: str, was: Json, now: Json) -> Iterator[str]:
-    """Yield the places where two values differ."""
+    """Yield the entries in which two values differ."""
     if isinstance(was, dict) and isinstance(now, dict):
         for entry in {**was, **now}:
             yield from _unequal(f"{name}, {entry}", was.get(entry), now.get(entry))

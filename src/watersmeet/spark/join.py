@@ -1,4 +1,4 @@
-"""``join``: two DataFrames in, a DataFrame of pairs out, streaming or batch."""
+"""``join``: takes two DataFrames, streaming or batch, and returns a DataFrame of pairs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def join(
     how
         ``"inner"``.
     routing
-        How rows are spread: ``"hash"``, ``"bucket"``, ``"broadcast"``, or ``"auto"``: the first that applies.
+        How rows are spread over cores: ``"hash"``, ``"bucket"`` or ``"broadcast"``; ``"auto"`` takes the first that
+        applies.
     structure
         How windows are indexed, as for ``StreamJoin``.
     cores
@@ -58,10 +59,10 @@ def join(
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
     balance
-        ``"auto"`` moves load from busy cores to others while a streaming query runs, and shares hot keys out. It
-        needs a folder that all machines share and that is kept with the checkpoint: the session's
-        ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. ``"off"``, or
-        neither of them set: every key stays where it is. It may change from one start to the next.
+        ``"auto"`` moves load from busy cores to others while a streaming query runs, and spreads hot keys over several
+        cores. It needs a folder that all machines share and that is kept with the checkpoint: the session's
+        ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. With ``"off"``, or
+        without a folder, every key stays on its core. It may change from one start to the next.
 
     Returns
     -------

@@ -1,9 +1,8 @@
-"""Whole numbers in as few bytes as the span of a column's values needs, for rows that go to the state store.
+"""Stores whole numbers in as few bytes as the span of a column's values needs, for rows in the state store.
 
-Rows of a run lie close together in time and often in value too, so most columns of 64 bits span far less: their
-distances from the smallest value fit 32, 16 or 8 bits. A byte less per row is one that is not copied between the
-processes, written to the log of changes and read again after a failure. Columns with nulls and of other types stay as
-they are.
+Rows of a run lie close together in time, and often in value. So the distances of most 64-bit values from the smallest
+one fit in 32, 16 or 8 bits. Every byte saved is not copied between processes, not written to the log of changes, and
+not read again after a failure. Columns with nulls and columns of other types do not change.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NARROW: Final = (np.uint8, np.uint16, np.uint32)
 
 
 def narrow(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with their whole numbers narrowed; each such field says what its values count from."""
+    """Return rows with compact whole numbers; the metadata of such a field has the value to add."""
     columns, fields = [], []
     for column, field in zip(rows.columns, rows.schema, strict=True):
         small, smallest = _narrowed(column) if _is_wide(column) else (None, 0)
@@ -37,7 +36,7 @@ def narrow(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def widen(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return what :func:`narrow` was given: rows of ``schema``."""
+    """Return the rows, of ``schema``, that :func:`narrow` was given."""
     columns = [
         _widened(column, narrowed.metadata, field.type)
         for column, narrowed, field in zip(rows.columns, rows.schema, schema, strict=True)

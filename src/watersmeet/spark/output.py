@@ -90,7 +90,7 @@ def totals(total: Total) -> list[str]:
 
 
 def result_rows(results: pa.Table) -> pd.DataFrame:
-    """Return rows of ``OUTPUT`` that bring the unpacker some results."""
+    """Return rows of ``OUTPUT`` with results for the unpacker."""
     file = leave_pairs(results)
     return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report(), None)
 

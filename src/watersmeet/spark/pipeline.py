@@ -1,8 +1,7 @@
-"""The plan of every join on Spark: DataFrames in, a DataFrame of results out, streaming or batch.
+"""The query plan of all joins on Spark: from DataFrames, streaming or batch, to a DataFrame of results.
 
-Each stream is packed into envelopes by ``mapInArrow``, the envelopes are shuffled by core, joined by
-``transformWithStateInPandas``, and the results, which leave in files or as blobs, unpacked by ``mapInArrow``. See
-``ARCHITECTURE.md``.
+``mapInArrow`` packs each stream into envelopes, which Spark shuffles by core. ``transformWithStateInPandas`` joins
+them. Its results come in files or blobs, which ``mapInArrow`` unpacks. See ``ARCHITECTURE.md``.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = ["METRICS", "cache_bytes", "check_frames", "ids_of", "partitions_of", 
 
 WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
-"""Setting of a session: how much each executor may keep of decoded runs on its disk."""
+"""Setting of a session: bytes of decoded runs that each executor may keep on its disk."""
 DEFAULT_CACHE_BYTES: Final = 8 << 30
 
 
@@ -51,9 +50,9 @@ def pipeline(
     result: pa.Schema,
     name: str = "",
 ) -> DataFrame:
-    """Return the results that ``processor`` makes of the streams' envelopes; its rows are those of ``OUTPUT``.
+    """Return the results of ``processor``, which takes envelopes and gives rows of ``OUTPUT``.
 
-    The metrics show ``name``, so that whoever hears of them knows the join they are of.
+    The metrics have ``name``, which tells listeners the join that they belong to.
     """
     timed = {stream: _with_plain_names(_watermarked(frame, stream, window)) for stream, frame in frames.items()}
     if isinstance(window, CountWindow | CountWindows):
@@ -75,7 +74,7 @@ def pipeline(
 
 
 def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> DataFrame:
-    """Give a stream of a time window a watermark, unless the user has."""
+    """Return a stream of a time window with a watermark; one that the user has set is checked and kept."""
     if not frame.isStreaming or isinstance(window, CountWindow | CountWindows):
         return frame
     ts = ({"left": window.left_ts, "right": window.right_ts} if isinstance(window, TimeWindow) else window.ts)[stream]
@@ -108,7 +107,7 @@ def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> Da
 
 
 def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
-    """Raise for a timestamp column on which Spark cannot put a watermark."""
+    """Raise for a timestamp column that cannot have a watermark in Spark."""
     if isinstance(frame.schema[ts].dataType, TimestampNTZType):
         raise SpecificationError(
             explain_refusal(
@@ -120,9 +119,9 @@ def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
 
 
 def _with_plain_names(frame: DataFrame) -> DataFrame:
-    """Return the DataFrame under names by which PySpark finds every column: plain ones that differ in more than case.
+    """Return the DataFrame with names by which PySpark finds every column: plain ones that differ in more than case.
 
-    Packers know columns by their places, so the names on the way to them do not matter.
+    Packers find columns by position, so the names do not matter to them.
     """
     names = frame.columns
     are_plain = all(name.isascii() and name.isidentifier() for name in names)
@@ -148,7 +147,7 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def _observed(joined: DataFrame, name: str) -> DataFrame:
-    """Let the query's progress show totals, and what each core did."""
+    """Add totals and each core's record to the query's progress."""
     is_record = F.col("core") >= 0
     decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
@@ -164,11 +163,11 @@ def _observed(joined: DataFrame, name: str) -> DataFrame:
     )
 
 
-# --- what joins check and ask of a session --------------------------------------------------------------------------
+# --- checks and settings of all joins -------------------------------------------------------------------------------
 
 
 def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
-    """Return the session of DataFrames that are all streaming, or all batch."""
+    """Return the session of the DataFrames; raise unless all are streaming or all are batch."""
     for stream, frame in frames.items():
         if not isinstance(frame, DataFrame):
             raise SpecificationError(
@@ -191,17 +190,17 @@ def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
 
 
 def ids_of(spark: SparkSession, cores: int | None) -> tuple[int, ...]:
-    """Return the ids of so many cores, spread over the session's shuffle partitions; as many as these by default."""
+    """Return ids of cores, spread over the session's shuffle partitions; by default as many as partitions."""
     partitions = partitions_of(spark)
     return core_ids(cores or partitions, partitions)
 
 
 def partitions_of(spark: SparkSession) -> int:
-    """Return the session's shuffle partitions."""
+    """Return the number of the session's shuffle partitions."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def cache_bytes(spark: SparkSession) -> int:
-    """Return how much of decoded runs an executor may keep."""
+    """Return the bytes of decoded runs that an executor may keep."""
     given = bytes_setting(spark, CACHE_BYTES, example=DEFAULT_CACHE_BYTES)
     return DEFAULT_CACHE_BYTES if given is None else given

@@ -52,7 +52,7 @@ class JoinProcessor(Core):
         self._windows: dict[Side, StreamWindow] = {}
 
     def open(self, store: RunStore, cache: RunCache | None) -> Segments:
-        """Return what finds the segments of runs."""
+        """Return the join's decoded runs."""
         self._segments = Segments(self._plan, store, cache)
         return self._segments
 
@@ -79,7 +79,7 @@ class JoinProcessor(Core):
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
     ) -> Iterator[tuple[StreamWindow, Bools | None]]:
-        """Yield a window and which rows probe it (None: all); one per generation where rows look into some of them."""
+        """Yield a window and the rows that probe it (None: all); a window per generation if rows probe only some."""
         if arrived.probed is None:
             yield other, None
             return
@@ -96,7 +96,7 @@ class JoinProcessor(Core):
         return self._tables.reasons(self.live.newest)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
-        """Put the last runs of a side together."""
+        """Merge the last runs of a side."""
         return self._segments.merge(stream, runs, self._windows[OTHER_SIDE[stream]])
 
     def _batch(self, side: Side, arrived: Envelope) -> KeyedBatch:
@@ -114,7 +114,7 @@ def _kept(group: Int32s | None, keep: Bools | None) -> Int32s | None:
 
 
 def _portions(matches: Iterator[Match], probing: KeyedBatch) -> Iterator[list[Match]]:
-    """Yield matches, as many pairs at a time as a table of bounded size has."""
+    """Yield matches with as many pairs at a time as a table of bounded size has."""
     own = row_bytes(probing.rows)
     waiting: list[Match] = []
     room = 1.0

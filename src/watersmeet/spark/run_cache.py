@@ -1,19 +1,19 @@
-"""Decoded runs in memory-mapped files that every Python worker of a node can map.
+"""The cache of decoded runs: files that every Python worker of a node can map.
 
-A Python worker is not bound to a core of the join, so what it remembers of one micro-batch may be of no use to it in
-the next. The state store has every run, but reading one there costs about a second per 50 MB, and its rows must be
-sorted again. So a worker that makes a run leaves it here too, sorted; the others map it.
+A Python worker is not bound to a core of the join, so what it remembers of one micro-batch may not help in the next.
+The state store has every run, but reading a run from it costs about a second per 50 MB, and its rows must be sorted
+again. So a worker that writes a run also puts it here, sorted, and other workers map it.
 
-Truth never depends on a file here. A file's name stands for what is in it, so it cannot be stale; it is
-written under another name first, so it is never half there; its checksum is compared when it is opened, and it is
-opened again when it has changed since. A file that is missing, damaged or cannot be written costs time only.
+The result never depends on a file of the cache. A file's name is a digest of its content, so it cannot be outdated. It
+is written under another name first, so it is always complete. Its checksum is compared when it is opened, and it is
+opened again if it has changed since. A file that is missing, damaged or cannot be written costs time only.
 
-A file stays open while a worker refers to what is mapped of it. Processes may open only so many, so beyond
-``MOST_OPEN`` of them a worker copies what it finds here instead.
+A file stays open while a worker refers to its mapped content. A process can open a limited number of files, so beyond
+``MOST_OPEN`` of them a worker copies their content instead.
 
-The folder lies in Spark's own scratch folder, which goes with the executor. Its size is bounded, by a limit and by what
-the disk has left: the files that have not been opened for longest make room for new ones. When a file was opened is
-said by the clock that runs since the machine was started, which nobody sets, and stands in place of its access time.
+The folder is in Spark's scratch folder, which is removed with the executor. Its size is bounded, by a limit and by the
+free disk: files that have not been opened for the longest time are removed first. The time of the last use is taken
+from the clock that runs since the machine was started, which nobody sets, and is stored as the file's access time.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ WORD: Final = 8
 SUFFIX: Final = ".run"
 FOLDER: Final = "watersmeet"
 MOST_OPEN: Final = 128
-"""Files that a worker has open at a time; some systems allow a process no more than 256."""
+"""Files that a worker has open at a time; some systems allow only 256 per process."""
 
 
 class _Identity(NamedTuple):
-    """What changes when a file is changed."""
+    """Attributes of a file that change when the file is changed."""
 
     inode: int
     size: int
@@ -53,17 +53,17 @@ class _Identity(NamedTuple):
 
 
 class _OpenFile:
-    """A file to be read, closed when nothing refers to it any more."""
+    """A file that is open for reading until nothing refers to it any more."""
 
     count: ClassVar = 0
-    """How many are open in this process."""
+    """The number of files that are open in this process."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY)
         _OpenFile.count += 1
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):  # it could be opened
+        if hasattr(self, "_descriptor"):  # opening it has succeeded
             os.close(self._descriptor)
             _OpenFile.count -= 1
 
@@ -73,13 +73,13 @@ class _OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class MappedRun:
-    """A run's content, and what identifies the file that it is mapped from as it was when it was checked."""
+    """A run's content, and the attributes that its file had when it was checked."""
 
     content: pa.Buffer
     identity: _Identity
     file: _OpenFile | None
-    """Kept open: a file that was damaged and then removed, by a worker that noticed, still shows that it changed. None
-    for content that is a copy, which no file can change."""
+    """The file, kept open: if it is damaged, and then removed by a worker that notices, it still shows the change. None
+    if the content is a copy."""
 
     @property
     def is_copy(self) -> bool:
@@ -88,7 +88,7 @@ class MappedRun:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the file is still as it was when it was checked, removed or not."""
+        """Whether the file has not changed since it was checked; it may have been removed."""
         return self.file is None or self.file.identity() == self.identity
 
 
@@ -101,12 +101,12 @@ class RunCache:
 
     @classmethod
     def of_executor(cls, limit: int) -> Self | None:
-        """Return the cache in the scratch folder that Spark gives its workers; None where there is none."""
+        """Return the cache in Spark's scratch folder, or None if there is no such folder."""
         folder = scratch_folder(FOLDER)
         return None if folder is None else cls(folder, limit)
 
     def put(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Leave a run for other workers, if there is room."""
+        """Write a run for other workers, if there is room."""
         draft = self._folder / f"{name}.{os.getpid()}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,12 +117,12 @@ class RunCache:
                 file.write(memoryview(content))
             _note_use(draft, draft.stat().st_mtime_ns)
             draft.replace(self._path(name))
-        except OSError:  # no space, no permission, folder gone: the state store has the run
+        except OSError:  # no space, no permission, no folder: the state store has the run
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
 
     def get(self, name: str) -> MappedRun | None:
-        """Return a run if a whole, undamaged file of it is here."""
+        """Return a run if there is a complete and undamaged file of it."""
         path = self._path(name)
         try:
             file: _OpenFile | None = None
@@ -133,7 +133,7 @@ class RunCache:
             else:
                 identity = _identity(path.stat())
                 whole = pa.py_buffer(path.read_bytes())
-            if _identity(path.stat()) != identity:  # another file was put in its place meanwhile
+            if _identity(path.stat()) != identity:  # another file has replaced it
                 return None
             _note_use(path, identity.modified)
         except OSError:
@@ -148,7 +148,7 @@ class RunCache:
         return self._path(name).exists()
 
     def drop(self, name: str) -> None:
-        """Remove a run; workers that have mapped it keep it."""
+        """Remove a run; workers that have mapped it can still read it."""
         with suppress(OSError):
             self._path(name).unlink(missing_ok=True)
 
@@ -156,10 +156,10 @@ class RunCache:
         return self._folder / f"{name}{SUFFIX}"
 
     def _make_room(self, wanted: int) -> bool:
-        """Remove files not opened for long until ``wanted`` bytes fit; tell whether they do."""
+        """Remove the least recently used files until ``wanted`` bytes fit; tell whether they do."""
         files = []
         for path in self._folder.iterdir():
-            with suppress(OSError):  # it has just gone
+            with suppress(OSError):  # it has just been removed
                 files.append((path.stat(), path))
         held = sum(stat.st_size for stat, _ in files)
         most = min(self._limit, held + room_on_disk(self._folder))
@@ -179,12 +179,12 @@ def _identity(stat: os.stat_result) -> _Identity:
 
 
 def _note_use(path: Path, modified: int) -> None:
-    """Make a file the last to make room."""
+    """Mark a file as the most recently used."""
     os.utime(path, ns=(time.monotonic_ns(), modified))
 
 
 def _mapped(path: Path, size: int) -> pa.Buffer:
-    """Return a file's content, mapped; the mapping needs no open file."""
+    """Map a file's content; the mapping does not need the file to be open."""
     if not size:  # nothing can be mapped
         return pa.py_buffer(b"")
     with pa.memory_map(str(path)) as file:
@@ -192,7 +192,7 @@ def _mapped(path: Path, size: int) -> pa.Buffer:
 
 
 def _is_sound(whole: pa.Buffer) -> bool:
-    """Tell whether a file's content is as it was written."""
+    """Tell whether a file's content is complete and undamaged."""
     if whole.size < PREFIX.size:
         return False
     magic, size, expected = PREFIX.unpack(whole.slice(0, PREFIX.size))

@@ -60,7 +60,7 @@ GROUP: Final = "group "
 
 @dataclass(slots=True)
 class Found:
-    """Where runs were found, in numbers."""
+    """The number of runs that were remembered, mapped and read."""
 
     remembered: int = 0
     mapped: int = 0
@@ -69,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A run's rows in an order: sorted keys, and the rows they belong to."""
+    """An index of a run's rows: the choice of its order, and the sorted keys."""
 
     choice: Choice
     entries: Entries
@@ -77,7 +77,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is kept of a run: its rows, numbers of a count window by name, and in the cache the indexes by name."""
+    """The content of a run: rows, in a count window arrival numbers by name, and in the cache indexes by name."""
 
     rows: pa.RecordBatch
     numbers: Mapping[str, Int64s]
@@ -101,7 +101,7 @@ _remembered: Remembered[str, _Known] = Remembered()
 
 
 class Runs(ABC, Generic[Piece]):
-    """Finds, makes and forgets the pieces of one core's runs."""
+    """The decoded runs of one core."""
 
     def __init__(self, store: RunStore, cache: RunCache | None) -> None:
         self._store = store
@@ -115,14 +115,14 @@ class Runs(ABC, Generic[Piece]):
 
     @abstractmethod
     def made(self, stream: Side, run: Run, content: Content) -> Piece:
-        """Return the piece of a run; without indexes in its content its rows have to be sorted."""
+        """Decode a run; if its content has no indexes, its rows are sorted."""
 
     @abstractmethod
     def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
-        """Return the bytes of memory that a piece takes; rows that are mapped take none."""
+        """Return the bytes of memory that a decoded run takes; mapped rows take none."""
 
     def begin(self, owner: str, runs: Mapping[Side, Iterable[Run]]) -> None:
-        """Begin a micro-batch of ``owner``, a core of a join: forget runs that other workers have removed."""
+        """Begin a micro-batch of ``owner``, a core of a join; runs that other workers have removed are forgotten."""
         self._owner = owner
         self._used = []
         if self._cache is not None:
@@ -131,7 +131,7 @@ class Runs(ABC, Generic[Piece]):
             _remembered.forget(lambda key: key not in live and not has_file(key))
 
     def find(self, stream: Side, run: Run, found: Found) -> Piece:
-        """Return the piece of a run from where it is at hand."""
+        """Return a decoded run: remembered, mapped, or read from the state."""
         schema = self.schema(stream)
         known = _remembered.get(run.key)
         if known is not None and known.is_good_for(schema):
@@ -156,7 +156,7 @@ class Runs(ABC, Generic[Piece]):
         return piece
 
     def keep(self, content: Content, piece: Piece, place: Extent, made: Origin) -> Run:
-        """Store what a piece was made of as a run; keep the piece for this worker and the cache for others."""
+        """Write content as a run; remember the decoded run, and put it into the cache for other workers."""
         run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made, owner=self._owner)
         self._remember(run.key, piece, None, content.rows.schema)
         if self._cache is not None:
@@ -179,7 +179,7 @@ class Runs(ABC, Generic[Piece]):
             self._cache.drop(run.key)
 
     def check(self) -> None:
-        """Raise if a file that was read for this micro-batch has been changed meanwhile: its pairs may be wrong."""
+        """Raise if a file that was used in this micro-batch has changed since: pairs may be wrong then."""
         if not all(mapped.is_intact for mapped in self._used):
             raise SnapshotError(
                 explain_refusal(
@@ -195,12 +195,12 @@ class Runs(ABC, Generic[Piece]):
 
 
 def _to_state(content: Content) -> pa.Buffer:
-    """Return a run for the state store: an Arrow IPC stream, the numbers as hidden last columns."""
+    """Return content for the state store: an Arrow IPC stream, with arrival numbers in hidden last columns."""
     return to_blob(narrow(_with_numbers(content)))
 
 
 def _from_state(run: Run, blob: bytes, schema: pa.Schema) -> Content:
-    """Return what :func:`_to_state` was given; raise where these bytes are something else."""
+    """Return the content that :func:`_to_state` was given; raise if the bytes are damaged."""
     try:
         rows = pa.ipc.open_stream(pa.py_buffer(blob)).read_next_batch()
         check_rows(rows)
@@ -226,7 +226,7 @@ def _damaged(run: Run, why: str) -> SnapshotError:
 
 
 def _to_cache(content: Content) -> pa.Buffer:
-    """Return a run for the cache: nothing is narrowed, sorted keys are hidden columns too, their order is metadata."""
+    """Return content for the cache: numbers are not compact, sorted keys are hidden columns, choices are metadata."""
     choices = {name: asdict(index.choice) for name, index in content.indexes.items()}
     hidden: dict[str, Values] = {}
     for name, index in content.indexes.items():
@@ -237,7 +237,7 @@ def _to_cache(content: Content) -> pa.Buffer:
 
 
 def _from_cache(blob: pa.Buffer, schema: pa.Schema) -> Content | None:
-    """Return what :func:`_to_cache` was given, without copying it; None where these bytes are something else."""
+    """Return the content that :func:`_to_cache` was given, without a copy, or None if the bytes are damaged."""
     try:
         rows = pa.ipc.open_stream(blob).read_next_batch()
         rows.validate()
@@ -254,9 +254,9 @@ def _are_rows(numbers: Int32s, count: int) -> bool:
 
 
 def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of ``schema``, then the hidden ones; null where a column has come since the rows were stored.
+    """Return the columns of ``schema``, then the hidden ones; columns that were added since are null.
 
-    A checkpoint's identity sees to it that no column has gone or has another type.
+    A checkpoint's identity makes sure that no column was removed or has another type.
     """
     names = rows.schema.names
     if names[: len(schema)] == schema.names:
@@ -276,7 +276,7 @@ def _with_numbers(content: Content) -> pa.RecordBatch:
 
 
 def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any] | None = None) -> Content:
-    """Take a batch with hidden columns behind those of ``schema`` apart."""
+    """Return the content of a batch that has hidden columns behind those of ``schema``."""
     own, hidden = split_hidden(rows, schema)
     indexes = {
         name: Index(_choice(saved), Entries(hidden[KEY + name], hidden[ROW + name], hidden.get(GROUP + name)))

@@ -1,4 +1,4 @@
-"""Spark schemas to Arrow schemas and back, for the types that both have."""
+"""Translates Spark schemas to Arrow schemas and back, for the types that both have."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIMPLE: Final[dict[type[spark.DataType], pa.DataType]] = {
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema in which rows of a DataFrame with ``schema`` travel."""
+    """Return the Arrow schema for rows of a DataFrame with ``schema``."""
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema.fields])
 
 
@@ -45,7 +45,7 @@ def ddl(columns: Columns) -> str:
 
 
 def result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spark.StructType:
-    """Return all columns of one stream after the other, under the ``names`` that results have."""
+    """Return the Spark schema of results: all columns of one stream after the other, under these ``names``."""
     columns = zip(names, (field for stream in streams for field in stream.fields), strict=True)
     return spark.StructType([spark.StructField(name, field.dataType, nullable=True) for name, field in columns])
 

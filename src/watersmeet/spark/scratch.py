@@ -1,7 +1,7 @@
-"""Spark's scratch folder on an executor: where it is, and how much may still be written there.
+"""Spark's scratch folder on an executor, and how many bytes may still be written there.
 
-Others write there too, Spark itself first of all, and a full disk ends their tasks. So what is kept here for speed
-alone leaves part of the disk free.
+Spark itself writes there too, and a full disk fails its tasks. So files that only save time leave part of the disk
+free.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 __all__ = ["room_on_disk", "scratch_folder"]
 
 RESERVED_BYTES: Final = 1 << 30
-"""Left free for others; on small disks a tenth."""
+"""Bytes of the disk that stay free; on small disks it is a tenth."""
 
 
 def scratch_folder(name: str) -> Path | None:
-    """Return a folder in the first scratch folder that Spark gives its workers; None where there is none."""
+    """Return a folder in Spark's first scratch folder, or None if there is none."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "")
     return Path(folders.split(",")[0]) / name if folders else None
 
 
 def room_on_disk(folder: Path) -> int:
-    """Return how many bytes may be written on the disk of an existing folder, less than none if it is too full."""
+    """Return how many bytes may be written on the disk of a folder; negative if the disk is too full."""
     disk = shutil.disk_usage(folder)
     return disk.free - min(RESERVED_BYTES, disk.total // 10)

@@ -1,4 +1,4 @@
-"""Runs as segments of a window that can be probed."""
+"""Decoded runs of a join of two streams: each is a segment of a window."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = ["Segments", "segment_of"]
 Int64s = npt.NDArray[np.int64]
 
 SEQUENCE = "sequence"
-"""What is kept of a count window's numbers: each row's own. Every row to come arrives after those stored."""
+"""Name of the arrival numbers that are kept: each row's own. All rows to come arrive after the stored ones."""
 WHOLE = ""
 """Name of the one index that a run has."""
 
 
 class Segments(Runs[Segment]):
-    """Finds, makes and forgets the segments of one core's runs."""
+    """The decoded runs of one core of a join of two streams."""
 
     def __init__(self, plan: JoinPlan, store: RunStore, cache: RunCache | None) -> None:
         super().__init__(store, cache)
         self._plan = plan
 
     def windows(self, runs: dict[Side, list[Run]], found: Found) -> dict[Side, StreamWindow]:
-        """Return the windows that each side's runs make up."""
+        """Return the windows that consist of each side's runs."""
         windows = {side: StreamWindow(self._plan, side) for side in runs}
         for side, window in windows.items():
             window.segments.extend(self.find(side, run, found) for run in runs[side])
         return windows
 
     def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, made: Origin) -> Run:
-        """Store a batch (not empty) as a run, and as a segment of its window."""
+        """Store a batch (not empty) as a run, and add it to its window."""
         segment = own.append(batch, other)
         numbers = {} if batch.arrival is None else {SEQUENCE: batch.arrival.sequence}
         index = Index(segment.choice, batch.entries(segment.choice.order, 0))
@@ -52,7 +52,7 @@ class Segments(Runs[Segment]):
         return self.keep(content, segment, segment.place, made)
 
     def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
-        """Put runs together into one of the next level, in their order."""
+        """Merge runs into one of the next level, in their order."""
 
         def add(segments: list[Segment], made: Origin) -> Run:
             parts = [segment.save() for segment in segments]

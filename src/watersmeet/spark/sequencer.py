@@ -1,9 +1,9 @@
 """Count windows on Spark: one task numbers the rows of all streams, then they are joined in parallel.
 
-A count window is a pure predicate on numbers: each row's own and how many rows of every other stream came before it.
-Only giving these numbers needs all rows in one place. The sequencer gets every row of a micro-batch, numbers them
-(micro-batch after micro-batch; inside one as :func:`watersmeet.count_window` says), routes them and lets them go: its
-state is a counter per stream.
+A count window is a predicate on numbers: each row's own, and how many rows of every other stream came before it. Only
+giving these numbers needs all rows on one core. The sequencer gets every row of a micro-batch, numbers it (micro-batch
+after micro-batch, and inside one in the order of :func:`watersmeet.count_window`), and routes it. Its state is a
+counter per stream.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Sequencer(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Give the rows of one micro-batch their numbers."""
+        """Give the rows of one micro-batch their numbers, and route them."""
         saved = self._counts.get()
         names = list(self._streams.schemas)
         first = dict(zip(names, [0] * len(names) if saved is None else map(int, saved[0]), strict=True))
@@ -75,7 +75,7 @@ class Sequencer(StatefulProcessor):
         """Nothing to close: Spark owns the state."""
 
     def _in_order(self, frames: Iterator[pd.DataFrame]) -> dict[Side, pa.RecordBatch]:
-        """Return each stream's rows in the order they came."""
+        """Return each stream's rows in the order of arrival."""
         schemas = self._streams.schemas
         parts: dict[Side, list[tuple[int, pa.RecordBatch]]] = {stream: [] for stream in schemas}
         for frame in frames:

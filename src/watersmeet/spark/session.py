@@ -1,4 +1,4 @@
-"""A local Spark session with all that the join needs, and the check of a session that the user made."""
+"""Makes a local Spark session for joins, and checks the session of a user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECOMMENDED: Final = {
 def session(
     cores: int | None = None, *, name: str = "watersmeet", memory: str = "4g", more: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a local Spark session, made for the join.
+    """Return a local Spark session with the settings that joins need.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def session(
     memory
         Memory of the JVM.
     more
-        Further settings of Spark's.
+        Further settings of Spark.
     """
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
@@ -68,7 +68,7 @@ def session(
 
 
 def check_session(spark: SparkSession) -> None:
-    """Set what can be set safely on a session; refuse what would fail later."""
+    """Set the settings that joins need on a session; raise if a join would fail later."""
     _check_version("PySpark", pyspark.__version__, ">=4.1", why="earlier ones corrupt large state values")
     _check_version("pandas", pd.__version__, "<3", why="PySpark hands state over in frames of pandas 2")
     given = spark.conf.get(PROVIDER, "")
@@ -86,7 +86,7 @@ def check_session(spark: SparkSession) -> None:
 
 
 def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas) -> None:
-    """Raise if the session's time zone would give the predicate another meaning than UTC, in which the join reckons."""
+    """Raise if the session's time zone would give the predicate another meaning than UTC, in which joins compute."""
     zone = spark.conf.get("spark.sql.session.timeZone", "") or ""
     comparison = None if zone.upper() in UTC_NAMES else comparison_by_zone(predicate, schemas)
     if comparison is not None:
@@ -100,12 +100,12 @@ def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas)
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
-    """Return whether the session tells columns apart whose names differ in case only; as a rule it does not."""
+    """Return whether the session distinguishes names that differ only in case; by default it does not."""
     return (spark.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
 
 
 def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None:
-    """Return a setting that is a number of bytes; None where it is not given."""
+    """Return a setting that is a number of bytes, or None if it is not set."""
     given = spark.conf.get(name, None)
     if not given:
         return None
@@ -115,7 +115,7 @@ def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None
 
 
 def _check_version(package: str, given: str, allowed: str, *, why: str) -> None:
-    """Raise unless ``given`` is a version that the join works with."""
+    """Raise unless ``given`` is a version that joins work with."""
     if given not in SpecifierSet(allowed, prereleases=True):
         raise SpecificationError(
             explain_refusal(

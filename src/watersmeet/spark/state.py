@@ -1,17 +1,17 @@
 """A core's rows in Spark's state store: a small manifest and immutable runs.
 
-Each micro-batch adds one run per stream; runs of similar size are merged, ``FAN_IN`` at a time, as long as none of them
-then stays longer by more than half of what is kept. So a row is rewritten ``log(kept / batch) / log(FAN_IN)`` times
-and the number of runs stays logarithmic; a run whose rows have all expired is removed as a whole. A run is an Arrow IPC
-stream, cut into parts of at most ``PIECE_BYTES``.
+Each micro-batch adds one run per stream. Runs of similar size are merged, ``FAN_IN`` at a time, unless one of them
+would stay longer for it by more than half the time for which rows are kept. So a row is rewritten ``log(kept / batch) /
+log(FAN_IN)`` times, and the number of runs is logarithmic. A run whose rows have all expired is removed as a whole. A
+run is an Arrow IPC stream, stored in parts of at most ``PIECE_BYTES``.
 
-*What is written follows from what was read*, so two attempts of one micro-batch write the same. Spark lets the last one
-win, and the executor goes on with its own: the state is then put together from what both have written. So a run's name
-says its place in the state alone: its stream, its level and its first row's number, which no two runs share. Should the
-attempts have had their rows in different orders, either run has the same rows.
+*What is written follows from what was read*, so two attempts of one micro-batch write the same. Spark keeps the last
+attempt's state, and an executor may continue with its own, so the state may come from both. A run's name therefore
+depends on its position in the state alone: its stream, its level and its first row's number, which no two runs share.
+If the attempts had their rows in different orders, both runs have the same rows.
 
-Names come again, when a run has gone and in other states. What is kept of a run elsewhere is found by its *digest*, of
-its content and of the join, core and place it belongs to.
+Names are used again, after a run was removed and in other states. So copies of a run outside the state are found by its
+*digest*: that of its content, its join, its core and its name.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = ["Manifest", "Origin", "Run", "RunStore", "mergeable"]
 FAN_IN: Final = 8
 DIGEST_BYTES: Final = 16
 LARGEST_RUN: Final = 1 << 30
-"""Bytes of runs that are still merged: Arrow keeps at most 2 GiB of text in one piece."""
+"""Most bytes of runs that are merged: an Arrow array has at most 2 GiB of text."""
 
 
 class Origin(NamedTuple):
-    """Where a run comes from: how often it was merged, its first row's number, and its routing table's generation."""
+    """The stream of a run, how often it was merged, its first row's number, and the generation that routed its rows."""
 
     stream: Side
     level: int
@@ -50,7 +50,7 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Some rows of one stream, and where they lie in the window."""
+    """Rows of one stream, and their places in the window."""
 
     name: str
     parts: int
@@ -60,15 +60,15 @@ class Run:
     high: int
     level: int
     first: int
-    """Number of its first row: a stream's rows are numbered as they are stored, and from 0 again when none is left."""
+    """The number of its first row. A stream's rows are numbered when they are stored, from 0 again if none is left."""
     generation: int
-    """The routing table's generation that sent its rows here."""
+    """The generation of the routing table by which its rows came here."""
     digest: str = ""
-    """None in a run whose name is unique for ever, as all were once."""
+    """Empty in a run of an earlier format, whose name is unique."""
 
     @property
     def key(self) -> str:
-        """What is kept of the run outside the state is found by this."""
+        """The key by which copies of the run outside the state are found."""
         return self.digest or self.name
 
     @property
@@ -79,15 +79,15 @@ class Run:
 
 @dataclass(slots=True)
 class Manifest:
-    """What a core's state consists of."""
+    """The list of a core's runs."""
 
     identity: Identity
-    """A checkpoint belongs to one join."""
+    """The identity of the join that the checkpoint belongs to."""
     runs: dict[Side, list[Run]]
 
     @property
     def join(self) -> str:
-        """What tells this join from others."""
+        """The digest of the join's identity."""
         return self.identity.digest
 
     def next(self, stream: Side, generation: int) -> Origin:
@@ -104,7 +104,7 @@ class RunStore:
         self._parts = handle.getMapState("runs", "name string, part int", "content binary")
 
     def load(self, identity: Identity, streams: Iterable[Side]) -> Manifest:
-        """Return the manifest, a new one when the core has no state yet; raise if it is that of another join."""
+        """Return the manifest, which is new if the core has no state; raise if it is another join's."""
         saved = self._manifest.get()
         if saved is None:
             return Manifest(identity, {stream: [] for stream in streams})
@@ -120,7 +120,7 @@ class RunStore:
         self._manifest.update((json.dumps(content),))
 
     def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin, owner: str) -> Run:
-        """Store rows as a run; ``owner`` names its join and core."""
+        """Store content as a run; ``owner`` names its join and core."""
         stream, level, first, generation = made
         name = f"{stream} {level} {first}"
         digest = hashlib.blake2b(f"{owner} {name}\0".encode(), digest_size=DIGEST_BYTES)
@@ -153,10 +153,10 @@ class RunStore:
 
 
 def mergeable(runs: list[Run], longest: int) -> list[Run]:
-    """Return the last runs if they are enough of one level to be merged, and none would stay ``longest`` longer for it.
+    """Return the last runs if they can be merged: enough of one level, none of which would stay ``longest`` longer.
 
-    A run stays until its last row has expired, however far back its first rows lie in a disordered stream. Runs of
-    different generations are never merged, as rows look for generations apart.
+    A run stays until its last row has expired, and in a disordered stream its first rows may be much older. Runs of
+    different generations are never merged, because rows probe generations separately.
     """
     last = runs[-FAN_IN:]
     if len(last) < FAN_IN or len({(run.level, run.generation) for run in last}) > 1:

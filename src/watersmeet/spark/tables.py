@@ -1,4 +1,4 @@
-"""Which routing table a task uses, and why: that of its micro-batch, from the files of its query."""
+"""The routing table of a task: that of its micro-batch, from the files of its query."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tables:
         return files.table(int(micro_batch))
 
     def reasons(self, generation: int) -> tuple[str, ...]:
-        """Return why a generation of this task's query was made."""
+        """Return the reasons for a generation of this task's query."""
         files = self._of_query()
         return () if files is None else files.reasons(generation)
 

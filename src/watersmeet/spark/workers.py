@@ -1,8 +1,8 @@
-"""Spark's Python workers: whether they can run the join, asked once a session, when the first join is made.
+"""Checks once a session, before its first join, that Spark's Python workers can run joins.
 
-Workers run the Python that ``PYSPARK_PYTHON`` named when the session began, with packages of its own. What it lacks
-would otherwise come to light in the first micro-batch, at the end of a long trace of the JVM's. So one of them is asked
-to import what the join needs: a job of one row, which also has that worker ready for the query.
+Workers run the Python that ``PYSPARK_PYTHON`` named when the session began, which has its own packages. Without the
+check, a missing package would show only in the first micro-batch, at the end of a long trace of the JVM. The check is a
+job of one row, in which a worker imports what joins need; that worker is then ready for the query.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHECKED: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Raise unless a Python worker of the session has all that the join needs."""
+    """Raise unless a Python worker of the session has all that joins need."""
     if spark in CHECKED:
         return
     try:
@@ -49,7 +49,7 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Name the worker's Python. That this runs says enough: a worker finds it by importing its module."""
+    """Return the worker's Python. To run this a worker must import this module, which is the check."""
     import watersmeet.spark.multiway.processor  # noqa: F401, PLC0415 -- the worker's, with all it imports
 
     for _ in batches:

@@ -1,1 +1,1 @@
-"""ONE stream's sliding window: a chain of subwindows; create, insert, probe, expire; snapshot."""
+"""ONE stream's sliding window: a chain of segments; create, insert, probe, expire; admission and arrival."""

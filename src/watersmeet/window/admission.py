@@ -1,10 +1,10 @@
-"""Admission: which rows take part in a join, and why the others do not.
+"""Admission: which rows take part in a join, and why other rows do not.
 
-A row takes part if it has a timestamp, is not late, has a value on every axis that needs one, and satisfies what the
-predicate says of its stream alone. Whoever takes rows in asks here: the intake, Spark's packer and cores, a snapshot
-that is restored. The first reason counts, in the order of :class:`Verdict`'s checks: no time, late, null, condition.
+A row takes part if it has a timestamp, is not late, has a value on every axis that needs one, and satisfies the
+conditions on its stream alone. All that take rows in decide by this module: the intake, Spark's packer and cores, and a
+snapshot that is restored. The first reason counts, in this order: no time, late, null, condition.
 
-Cost: a byte per row. Columns without nulls are not looked at, and nothing is computed for what cannot fail.
+Cost: a byte per row. Columns without nulls are not read, and checks that cannot fail are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Verdicts = npt.NDArray[np.uint8]
 
 
 class Verdict(IntEnum):
-    """What becomes of a row."""
+    """Whether a row takes part, or why it does not."""
 
     TAKES_PART = 0
     LATE = 1
@@ -40,7 +40,7 @@ class Verdict(IntEnum):
     NULL = 2
     """It has no timestamp, or no value where a null matches nothing."""
     FAILS = 3
-    """It does not satisfy what the predicate says of its stream alone."""
+    """It does not satisfy the conditions on its stream alone."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,17 @@ class Admission:
         return np.equal(self.verdicts, Verdict.TAKES_PART)
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many rows got a verdict."""
+        """Return how many rows got ``verdict``."""
         return int(np.count_nonzero(self.verdicts == verdict))
 
 
 def admit(
     streams: Streams, stream: Side, rows: pa.RecordBatch, times: Moments | None = None, watermark: int | None = None
 ) -> Admission:
-    """Judge rows of a stream; ``times``, of a time window, are those of :func:`times_of` if they are known already.
+    """Return the verdicts on rows of a stream.
 
-    Without a ``watermark`` no row is late.
+    In a time window ``times`` may be given if :func:`times_of` has been called already. Without a ``watermark`` no row
+    is late.
     """
     verdicts = np.zeros(rows.num_rows, np.uint8)
     known = times[1] if times is not None else _has_time(streams, stream, rows)
@@ -86,17 +87,17 @@ def admit(
 
 
 def times_of(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Moments:
-    """Return the timestamps of a time window's rows, and which rows have one (None: all)."""
+    """Return the timestamps of rows in a time window, and which rows have one (None: all)."""
     return moments_of({stream: streams.time_axis(stream)}, {stream: rows})[stream]
 
 
 def is_late(times: Int64s, watermark: int) -> Bools | None:
-    """Tell which rows lie behind the watermark; None: none does."""
+    """Return which rows lie behind the watermark, or None if no row does."""
     return times < watermark if len(times) and int(times.min()) < watermark else None
 
 
 def late_error(streams: Streams, stream: Side, count: int, watermark: int) -> LateRowError:
-    """Return what is raised for late rows with ``late="error"``."""
+    """Return the error for late rows with ``late="error"``."""
     return LateRowError(
         explain_refusal(
             f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
@@ -108,12 +109,12 @@ def late_error(streams: Streams, stream: Side, count: int, watermark: int) -> La
 
 
 def keep_rows(rows: pa.RecordBatch, keep: Bools) -> pa.RecordBatch:
-    """Return the rows to keep: the batch itself when that is all."""
+    """Return the rows to keep: the batch itself if it keeps all."""
     return rows if keep.all() else rows.filter(pa.array(keep))
 
 
 def _judge(verdicts: Verdicts, where: Bools, verdict: Verdict) -> None:
-    """Give a verdict to rows that have no other yet."""
+    """Give a verdict to rows that have none yet."""
     verdicts[where & (verdicts == Verdict.TAKES_PART)] = verdict
 
 
@@ -125,7 +126,7 @@ def _has_time(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Bools | N
 
 
 def _moment(time: int, time_scale: int) -> str:
-    """Return a timestamp in words: in UTC, where Python has it, else as a number."""
+    """Return a timestamp as text: in UTC if Python can, otherwise as a number."""
     microseconds = time // 10 ** (time_scale - MICRO_SCALE)
     try:
         return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)}"

@@ -1,13 +1,12 @@
-"""Room for a growing array whose front can be given back: rows are added at the end and expire at the beginning.
+"""A growing array whose beginning can be freed: rows are added at the end and expire at the beginning.
 
-Design. An arena is private memory of the operating system, reserved as a whole. A page costs nothing before something
-is written to it, and nothing again after it was given back. So values are written once and never move, and their
-places are as stable as row numbers. Large arenas ask for large pages: values are gathered from all over them, and small
-pages would add misses of the page table to those of the cache.
+Design. An arena is private memory of the operating system, reserved as a whole. A page costs nothing before it is
+written, and nothing after it was freed. So values are written once and never move, and their positions are as stable as
+row numbers. Large arenas use large pages: values are gathered from all over them, and small pages would add misses of
+the page table to those of the cache.
 
-Invariant: values keep their places; those before the last ``free_before`` must not be read.
-Cost: a value is copied once. An arena that was reserved too small moves to one of twice the size, so once more at most
-on average.
+Invariant: values keep their positions; those before the last ``free_before`` must not be read. Cost: a value is copied
+once. If an arena becomes too small, its values move to one of twice the size: on average that is at most one more copy.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from watersmeet.columns.plain import Words
 __all__ = ["CAN_FREE", "Arena"]
 
 CAN_FREE: Final = sys.platform == "linux"
-"""Whether the system takes single pages back at once; else an arena would keep its memory to the end."""
+"""Whether the system can free single pages; otherwise an arena would keep its memory to the end."""
 LARGE_PAGE: Final = 1 << 21
 LARGE_ARENA: Final = 2 * LARGE_PAGE
 
 
 class Arena:
-    """Values of one type, numbered from 0 in the order they came."""
+    """Values of one type, numbered from 0 in the order in which they were added."""
 
     def __init__(self, kind: np.dtype[Any], capacity: int) -> None:
         self.size = 0
@@ -46,12 +45,12 @@ class Arena:
         self.size = end
 
     def pop(self) -> Words:
-        """Take the last value back."""
+        """Remove the last value and return it."""
         self.size -= 1
         return self._room[self.size : self.size + 1].copy()
 
     def free_before(self, place: int) -> None:
-        """Give back the memory of the values before ``place``, in whole pages."""
+        """Free the memory of the values before ``place``, in whole pages."""
         end = place * self._room.itemsize // self._page * self._page
         if end > self._freed:
             self._memory.madvise(mmap.MADV_DONTNEED, self._freed, end - self._freed)
@@ -59,21 +58,21 @@ class Arena:
 
     @property
     def values(self) -> Words:
-        """A view of all values; those given back are not to be read. ``append`` leaves it as it is."""
+        """A view of all values, which ``append`` does not change. Freed values must not be read."""
         return self._room[: self.size]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held: whole pages."""
+        """Bytes of memory used, in whole pages."""
         return _rounded_up(self.size * self._room.itemsize, self._page) - self._freed
 
     def _reserve(self, kind: np.dtype[Any], capacity: int) -> None:
         self._page = LARGE_PAGE if capacity * kind.itemsize >= LARGE_ARENA else mmap.PAGESIZE
-        # In whole pages: the system then lets large ones begin where the arena does.
+        # In whole pages: then the system begins a large page where the arena begins.
         reserved = _rounded_up(capacity * kind.itemsize, self._page)
         self._memory = mmap.mmap(-1, reserved, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if self._page == LARGE_PAGE:
-            with suppress(OSError):  # a kernel built without them: small ones do as well, if slower
+            with suppress(OSError):  # the kernel was built without large pages
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._room: Words = np.frombuffer(self._memory, kind, reserved // kind.itemsize)
 

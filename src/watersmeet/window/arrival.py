@@ -1,4 +1,4 @@
-"""Count windows: the order in which rows of all streams arrive (see :func:`watersmeet.count_window`)."""
+"""The order in which rows of all streams arrive, for count windows (see :func:`watersmeet.count_window`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from watersmeet.spec.expression import Side
 __all__ = ["Counts", "Moments", "count_arrivals"]
 
 Moments = tuple[Int64s, Bools | None]
-"""What rows are ordered by, and which of them have it (None: all)."""
+"""The keys by which rows are ordered, and which rows have one (None: all)."""
 Counts = dict[Side, Int64s]
-"""For every row of one stream how many rows of each stream, its own included, came before it."""
+"""For every row of one stream the number of rows of each stream, its own included, that came before it."""
 
 BEFORE_ALL = -1
 
@@ -22,10 +22,10 @@ BEFORE_ALL = -1
 def count_arrivals(
     sizes: Mapping[Side, int], moments: Mapping[Side, Moments] | None, first: Mapping[Side, int]
 ) -> dict[Side, Counts]:
-    """Return for the rows of a push what came before each: by moment, then stream after stream, then as given.
+    """Return for each row of a push how many rows came before it.
 
-    ``sizes`` tells how many rows of each stream the push has, in the order of the streams, and ``first`` how many came
-    before it.
+    Rows arrive in the order of their moments, then stream after stream, then in the order given. ``sizes`` has the
+    number of rows of each stream in the push, in the order of the streams, and ``first`` the number before the push.
     """
     streams = list(sizes)
     if moments is None:
@@ -48,17 +48,17 @@ def count_arrivals(
             if other == stream:
                 seen = np.empty(len(own), np.int64)
                 seen[np.argsort(own, kind="stable")] = np.arange(len(own))
-            else:  # of an earlier stream also the rows of the same moment
+            else:  # rows of an earlier stream come first at the same moment
                 seen = np.searchsorted(ordered[other], own, "right" if before < number else "left")
             counts[stream][other] = first[other] + seen
     return counts
 
 
 def _ranks(moments: Mapping[Side, Moments]) -> dict[Side, Int64s]:
-    """Return numbers that order as the moments do, those of rows without one before all others."""
+    """Return numbers in the order of the moments; rows without a moment come first."""
     if all(known is None for _, known in moments.values()):
         return {stream: keys for stream, (keys, _) in moments.items()}
-    distinct = np.unique(np.concatenate([keys for keys, _ in moments.values()]))  # room before the smallest int64
+    distinct = np.unique(np.concatenate([keys for keys, _ in moments.values()]))  # ranks leave room below the smallest
     ranks = {}
     for stream, (keys, known) in moments.items():
         rank = np.searchsorted(distinct, keys)

@@ -1,8 +1,8 @@
-"""A batch of one stream's rows with its keys: computed when first asked for, sorted once per order, then kept.
+"""A batch of one stream's rows with its keys, which are computed on first use, sorted once per order, and kept.
 
-It knows how to be cut and put together; whoever needs some of its rows asks it.
+Batches are cut and concatenated by their own methods, which take the known keys along.
 
-Threads that probe side by side share a batch: the first that asks computes, the others wait for it.
+Threads that probe at the same time share a batch: the first that needs keys computes them, the others wait.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HIGHEST = np.int64(2**63 - 1)
 
 
 class Arrival(NamedTuple):
-    """Count windows: each row's number in its own stream, and how many rows of the other stream came before it."""
+    """For a count window: each row's number in its stream, and how many rows of the other stream came before it."""
 
     sequence: Int64s
     seen: Int64s
@@ -43,7 +43,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SortedKeys:
-    """A batch's keys in one order; ``row`` is where each stands in the batch."""
+    """A batch's keys in one order; ``row`` is the number of each key's row in the batch."""
 
     row: Int32s
     key: Int64s
@@ -52,16 +52,16 @@ class SortedKeys:
 
 @dataclass(slots=True)
 class KeyedBatch:
-    """Rows that can match (no null on any axis, not late, passing their side's filter) and their keys."""
+    """Rows that take part in the join, with their keys."""
 
     plan: JoinPlan
     side: Side
     rows: pa.RecordBatch
     arrival: Arrival | None = None
     keys: dict[int, Int64s] = field(default_factory=dict)
-    """By axis, in the batch's order: those known so far. Ask :meth:`key`."""
+    """The keys known so far, by axis, in the batch's order. Use :meth:`key`."""
     cut_from: tuple[KeyedBatch, int] | None = None
-    """Of a slice: the whole batch, and where in it the slice begins."""
+    """If it was cut from a batch: that batch, and the position in it where this one begins."""
     _cut_keys: dict[tuple[int, Borders], Int64s] = field(default_factory=dict)
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[tuple[int, Borders], list[KeyRange]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class KeyedBatch:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    # --- cut and put together; keys that are known come along --------------------------------------------------------
+    # --- cut and concatenate; known keys come along ------------------------------------------------------------------
 
     def take(self, numbers: npt.NDArray[np.integer[Any]]) -> KeyedBatch:
         """Return the rows with these numbers, in this order."""
@@ -85,7 +85,7 @@ class KeyedBatch:
         return self if mask is None or mask.all() else self.take(np.flatnonzero(mask))
 
     def slice(self, begin: int, end: int) -> KeyedBatch:
-        """Return the rows from one place to another, without a copy; it knows where it was cut from."""
+        """Return the rows from one position to another, without a copy."""
         if end - begin == len(self):
             return self
         cut = self._with(self.rows.slice(begin, end - begin), lambda column: column[begin:end])
@@ -94,11 +94,11 @@ class KeyedBatch:
         return cut
 
     def with_rows(self, rows: pa.RecordBatch) -> KeyedBatch:
-        """Return the same rows with other columns beside those that the join reads."""
+        """Return the same rows with other columns; those that the join reads must be the same."""
         return self._with(rows, lambda column: column)
 
     def is_followed_by(self, other: KeyedBatch) -> bool:
-        """Tell whether ``other`` is the slice of the same batch that begins where this one ends."""
+        """Tell whether ``other`` was cut from the same batch and begins where this one ends."""
         if self.cut_from is None or other.cut_from is None:
             return False
         (whole, begin), (its_whole, its_begin) = self.cut_from, other.cut_from
@@ -106,12 +106,12 @@ class KeyedBatch:
 
     @staticmethod
     def concat(batches: Sequence[KeyedBatch]) -> KeyedBatch:
-        """Put batches of one stream together: without a copy where they are slices that follow each other."""
+        """Concatenate batches of one stream; without a copy if each follows the one before it in one batch."""
         first, last = batches[0], batches[-1]
         if len(batches) == 1:
             return first
         if all(map(KeyedBatch.is_followed_by, batches, batches[1:])):
-            assert first.cut_from is not None, "what is followed is a slice"
+            assert first.cut_from is not None, "a batch that is followed was cut"
             whole, begin = first.cut_from
             return whole.slice(begin, begin + sum(map(len, batches)))
         table = pa.Table.from_batches([batch.rows for batch in batches]).unify_dictionaries().combine_chunks()
@@ -141,20 +141,20 @@ class KeyedBatch:
         return self._once(self.keys, axis, lambda: axis_keys(own, self.side, self.rows, plan.schemas))
 
     def ranges(self, axis: int, borders: Borders = ()) -> list[KeyRange]:
-        """Return what the rows look for on an axis, in the batch's order."""
+        """Return the ranges of keys that the rows look for on an axis, in the batch's order."""
         return self._once(self._ranges, (axis, borders), lambda: self._find_ranges(axis, borders))
 
     def sorted(self, order: IndexOrder) -> SortedKeys:
-        """Return the batch in an order: by group, then key."""
+        """Return the batch's keys in an order."""
         return self._once(self._sorted, order, lambda: self._sort(order))
 
     def entries(self, order: IndexOrder, first_row: int) -> Entries:
-        """Return the batch as rows to store; its first row gets the number ``first_row``."""
+        """Return the batch as entries of a subwindow; its first row gets the number ``first_row``."""
         keys = self.sorted(order)
         return Entries(keys.key, keys.row + np.int32(first_row) if first_row else keys.row, keys.group)
 
     def probes(self, order: IndexOrder) -> list[Probes]:
-        """Return what the batch looks for in a subwindow of the other stream, one set of probes per interval."""
+        """Return the batch's probes for a subwindow of the other stream, one set for each interval."""
         probes = self._once(self._probes, order, lambda: self._look_for(order))
         number, of = self._portion
         if of == 1:
@@ -163,9 +163,9 @@ class KeyedBatch:
         return [share for share in shares if len(share)]
 
     def portion(self, number: int, of: int) -> KeyedBatch:
-        """Return this batch with its ``number``-th share of the probes alone, for threads that probe side by side.
+        """Return this batch with only its ``number``-th share of the probes, for threads that probe at the same time.
 
-        Shares are stretches of the sorted order, so each thread walks through its own part of an index.
+        A share is a stretch of the sorted order, so each thread walks through its own part of an index.
         """
         if of == 1:
             return self
@@ -185,9 +185,9 @@ class KeyedBatch:
         return self._place
 
     def reach(self) -> tuple[Extent, Extent]:
-        """Return the extents of the earliest and of the latest place in the other window that each row meets.
+        """Return the extent of the earliest places, and that of the latest places, that the rows can meet.
 
-        Places are timestamps, or in a count window arrival numbers of rows that came before this batch.
+        Places are those of the other window: timestamps, or arrival numbers of rows that came before this batch.
         """
         if self._reach is None:
             if self.arrival is not None:
@@ -203,7 +203,7 @@ class KeyedBatch:
         return self._reach
 
     def _once(self, kept: dict[What, Computed], what: What, compute: Callable[[], Computed]) -> Computed:
-        """Return what was kept, or compute and keep it."""
+        """Return what is kept, or compute it and keep it."""
         if what not in kept:
             with self._computing:
                 if what not in kept:

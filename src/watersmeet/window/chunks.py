@@ -91,7 +91,7 @@ class Chunks:
         return self._starts
 
     def add(self, chunk: Chunk) -> None:
-        """Add a chunk as it is; its rows have the numbers after the last one's, or are the first."""
+        """Add a chunk unchanged; its rows have the numbers after the last one's, or are the first."""
         assert not self.chunks or chunk.first == self.end, "rows have numbers without a gap"
         if not self.chunks:
             self.first = chunk.first
@@ -117,7 +117,7 @@ class Chunks:
         return [Departed(chunk.rows, None if chunk.numbers is None else chunk.numbers[0]) for chunk in left]
 
     def _combine(self, begin: int, end: int) -> None:
-        """Concatenate some neighbouring chunks."""
+        """Concatenate neighbouring chunks."""
         self.chunks[begin:end] = [_concatenated(self.chunks[begin:end])]
         self._starts = None
 
@@ -150,7 +150,7 @@ class ChunkedRows(Chunks):
         self.merge(self._chunk_rows)
 
     def seal(self) -> None:
-        """Make as few chunks as the limit on their rows allows."""
+        """Concatenate chunks as far as the limit on their rows allows."""
         begin = 0
         while begin < len(self.chunks):
             end, last = begin + 1, self.chunks[begin].first + self._chunk_rows
@@ -198,9 +198,9 @@ def _place_of(chunks: list[Chunk]) -> Extent:
 def one_array(parts: list[pa.Array]) -> pa.Array:
     """Concatenate the parts of a column.
 
-    Plain columns are put together by NumPy, which asks the system for large pages: rows are gathered from all over a
-    chunk, and small pages would add misses of the page table to those of the cache. Dictionaries are first cut down to
-    what the parts use of them: every batch may bring one of all values there are.
+    NumPy concatenates plain columns, because it uses large pages: rows are gathered from all over a chunk, and small
+    pages would add misses of the page table to those of the cache. Dictionaries are first cut down to the values that
+    the parts use, because every batch may come with a dictionary of all values.
     """
     kind = parts[0].type
     if is_plain(kind) and not any(part.null_count for part in parts):
@@ -211,7 +211,7 @@ def one_array(parts: list[pa.Array]) -> pa.Array:
 
 
 def _with_used_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a column without those values of its dictionary that no row has, where there are many."""
+    """Return a column without the values of its dictionary that no row has, if there are many."""
     if len(column.dictionary) <= len(column):
         return column
     places = column.indices

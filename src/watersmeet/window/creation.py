@@ -27,11 +27,11 @@ from watersmeet.window.segment import Segment
 __all__ = ["Creator", "Neighbours"]
 
 SEGMENTS_PER_WINDOW: Final = 2
-"""A probe searches every segment, so few are better; rows expire in smaller steps than their index."""
+"""A probe searches every segment, so there are few; rows expire in smaller steps than their index."""
 CHUNKS_PER_SEGMENT: Final = 4
 """Steps in which a segment's rows expire: a window holds at most 1/8 more rows, and 1/2 more index, than it needs."""
 STEPS_PER_SEGMENT: Final = 32
-"""The same for plain columns, whose steps cost a probe nothing: at most 1/64 more rows."""
+"""The same for plain columns, where steps cost a probe nothing: at most 1/64 more rows."""
 SMALLEST_SEGMENT: Final = 1 << 14
 LARGEST_SEGMENT: Final = 1 << 26
 LARGEST_STEP: Final = 1 << 20
@@ -89,20 +89,20 @@ class Creator:
         return first
 
     def _capacity(self, batch_rows: int, choice: Choice, predecessor: Segment | None) -> int:
-        """Return how many rows the next segment may hold: structures with a fixed table are made for that many."""
+        """Return how many rows the next segment may hold; structures with a fixed capacity are built for that."""
         if not STRUCTURES[choice.structure].fixed_capacity:
             return max(LARGEST_SEGMENT, batch_rows)
         if self._plan.time is None:
             expected = max(SMALLEST_SEGMENT, self._span)
         elif predecessor is None:
             expected = 4 * SMALLEST_SEGMENT
-        else:  # rows of the last quarter of the window, or twice as many if those did not reach that far
+        else:  # as many as the last segment and a quarter more, or twice as many if that spans too little time
             short = predecessor.place.high - predecessor.place.low < self._span
             expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
         return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
 
     def _payload(self, batch: KeyedBatch, predecessor: Segment | None, *, in_chunks: bool) -> Payload:
-        """Return where the rows of the next segment will be held, a batch of them first."""
+        """Return the payload for the rows of the next segment, of which ``batch`` is the first."""
         schema = batch.rows.schema
         if in_chunks or not can_be_plain(schema):
             return ChunkedRows(self._step_rows(predecessor, CHUNKS_PER_SEGMENT))
@@ -110,7 +110,7 @@ class Creator:
         return PlainRows(schema, self._step_rows(predecessor, STEPS_PER_SEGMENT), reserve)
 
     def _step_rows(self, predecessor: Segment | None, steps: int) -> int:
-        """Return in steps of how many rows the next segment's rows expire."""
+        """Return the number of rows of a step of the next segment."""
         if self._plan.time is None:
             expected = self._span
         else:
@@ -118,7 +118,7 @@ class Creator:
         return min(LARGEST_STEP, max(SMALLEST_SEGMENT, expected // steps))
 
     def _choose(self, batch: KeyedBatch, beside: Neighbours) -> list[Choice]:
-        """Ask for a decision, with what samples of both streams show: one order, or one for each branch."""
+        """Choose an order, or one for each branch, by samples of both streams."""
         plan, side = self._plan, self._side
         own = sample_rows(batch.rows)
         borders = choose_borders(plan.every_axis, side, own, beside.sample, plan.schemas, used=beside.borders)
@@ -145,14 +145,14 @@ class Creator:
         choices = choices[1:] if each and BRANCH_GAIN * sum(each) < whole else choices[:1]
         if not borders:
             return choices
-        because = "keys of text begin behind what texts next to each other share"
+        because = "keys of text begin behind what neighbouring texts share"
         return [
             Choice(choice.structure, replace(choice.order, borders=borders), f"{choice.reason}; {because}")
             for choice in choices
         ]
 
     def _expected_span(self, rows: int, place: Extent) -> int:
-        """Return how much time a segment that begins with this batch will probably span."""
+        """Return the time that a segment with this first batch will probably span."""
         span = place.high - place.low
         return max(span, self._span, span * SMALLEST_SEGMENT // rows)
 

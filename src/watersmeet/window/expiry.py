@@ -1,11 +1,11 @@
-"""Expiry: when rows leave a window, and the event of their leaving.
+"""Expiry: when rows leave a window, and which rows have left.
 
-A row of a stream stays for the stream's *length* after what was reached: the watermark, or in a count window the number
-of rows that have come. Before the place that lies so far back (:func:`expired_before`) no row to come can meet it. The
-driver of a join asks what holds its rows to :meth:`~Holder.expire` up to there, once for every slice or micro-batch;
-nobody else drops rows.
+A row stays in its window for the stream's *length*: until the watermark, or in a count window the number of rows that
+have come, is that far beyond the row's place (:func:`expired_before`). After that no row to come can meet it. The
+driver of a join calls :meth:`~Holder.expire` on all holders of rows, once for every slice or micro-batch. No other code
+drops rows.
 
-What holds rows drops them in steps, and tells what has left: :class:`Departed` are views, good until the next expiry.
+Holders drop rows in steps and return those that have left. :class:`Departed` are views, valid until the next expiry.
 Cost: nothing while no step is complete; then a view.
 """
 
@@ -24,32 +24,32 @@ from watersmeet.window.streams import Streams
 __all__ = ["Bounds", "Departed", "Holder", "expire", "expired_before"]
 
 Bounds = Mapping[Side, int | None]
-"""For each stream the place, a timestamp or an arrival number, before which rows have expired; None: none has."""
+"""For each stream the place (a timestamp or an arrival number) before which all rows have expired; None: none has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """Rows that have left a window, with their arrival numbers in a count window."""
+    """Rows that have left a window; in a count window with their arrival numbers."""
 
     rows: pa.RecordBatch
     numbers: Int64s | None = None
 
 
 class Holder(Protocol):
-    """Holds rows of one stream."""
+    """Something that holds rows of one stream."""
 
     def expire(self, before: int) -> list[Departed]:
-        """Drop rows that lie before ``before``, in steps, oldest first; return those that have left now."""
+        """Drop rows that lie before ``before``, in steps, oldest first; return the rows that have left."""
         ...
 
 
 def expired_before(streams: Streams, reached: Mapping[Side, int | None]) -> dict[Side, int | None]:
-    """Return before which places rows have expired, by how far the streams have come (None: not begun)."""
+    """Return the places before which rows have expired, given the places that streams have reached (None: none)."""
     return {stream: None if place is None else place - streams.length(stream) for stream, place in reached.items()}
 
 
 def expire(holders: Mapping[Side, Iterable[Holder]], before: Bounds) -> dict[Side, list[Departed]]:
-    """Let all that holds rows of the streams drop what has expired; return what has left."""
+    """Let all holders drop the rows that have expired; return the rows that have left."""
     return {
         stream: [] if place is None else [departed for holder in holders[stream] for departed in holder.expire(place)]
         for stream, place in before.items()

@@ -21,35 +21,35 @@ __all__ = ["Extent", "KeysOf", "Numbers", "Payload", "Stored", "extent_of"]
 
 
 KeysOf = Callable[[pa.RecordBatch], Int64s]
-"""Computes the keys of some rows."""
+"""Computes the keys of rows."""
 Numbers = tuple[Int64s, ...]
 """In a count window how many rows came before each row: of one stream in each array, the rows' own stream first."""
 
 
 @dataclass(slots=True)
 class Extent:
-    """The smallest and the largest of some numbers."""
+    """The smallest and the largest of a set of numbers."""
 
     low: int = 2**63 - 1
     high: int = -(2**63)
 
     def include(self, other: Extent) -> None:
-        """Grow to hold ``other`` too."""
+        """Grow to include ``other``."""
         self.low = min(self.low, other.low)
         self.high = max(self.high, other.high)
 
 
 def extent_of(numbers: Int64s) -> Extent:
-    """Return the extent of some numbers (at least one)."""
+    """Return the extent of numbers (at least one)."""
     return Extent(int(numbers.min()), int(numbers.max()))
 
 
 class Stored(Protocol):
-    """Some rows of a subwindow that lie in one piece."""
+    """Rows of a segment that lie in one record batch."""
 
     @property
     def rows(self) -> pa.RecordBatch:
-        """The rows; a view, good until some of them expire."""
+        """The rows: a view, valid until some of them expire."""
         ...
 
     @property
@@ -58,12 +58,12 @@ class Stored(Protocol):
         ...
 
     def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
-        """Return the rows' keys on an axis: computed when first asked for, then kept."""
+        """Return the rows' keys on an axis; they are computed on first use and kept."""
         ...
 
 
 class Payload(Protocol):
-    """The rows of one subwindow, numbered from 0 in the order they came. Dropped rows keep their numbers."""
+    """The rows of one segment, numbered from 0 in the order of arrival. Dropped rows keep their numbers."""
 
     @property
     def appended(self) -> int:
@@ -77,12 +77,12 @@ class Payload(Protocol):
 
     @property
     def place(self) -> Extent:
-        """Where the rows still held lie in the window."""
+        """The places of the rows still held."""
         ...
 
     @property
     def newest(self) -> pa.RecordBatch:
-        """Some of the rows held, the last one among them."""
+        """Some of the rows held, including the last one."""
         ...
 
     def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent) -> None:
@@ -90,19 +90,19 @@ class Payload(Protocol):
         ...
 
     def seal(self) -> None:
-        """Take note that no row will be added any more."""
+        """Finish: no more rows will be added."""
         ...
 
     def expire(self, before: int) -> list[Departed]:
-        """Drop the first rows as far as all lie before ``before``, in steps; return those that have left."""
+        """Drop the first steps whose rows all lie before ``before``; return these rows."""
         ...
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
-        """Yield for every piece the pairs whose stored row lies in it; rows are then numbered within the piece."""
+        """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""
         ...
 
     def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return all rows held as one batch, with their arrival numbers in a count window."""
+        """Return all rows held as one batch; in a count window with their arrival numbers."""
         ...
 
     @property

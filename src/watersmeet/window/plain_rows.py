@@ -1,12 +1,12 @@
-"""The rows of one subwindow whose columns are all plain: one array per column, appended to in place.
+"""The rows of one segment whose columns are all plain: one array per column, to which values are appended.
 
 Design. Every column lies in an :class:`~watersmeet.window.arena.Arena`, and so do the arrival numbers of a count window
-and keys that are not a column themselves. All rows are one Arrow record batch, a view, so pairs found in a subwindow
-are gathered at once, wherever its rows lie. Rows expire at the front in *steps* of at least ``step`` rows: a step goes
-when all its rows have expired, and with the next expiry its memory is given back to the system.
+and keys that are not a column themselves. All rows are one Arrow record batch, a view, so the pairs found in a segment
+are gathered with one call. Rows expire at the beginning in *steps* of at least ``step`` rows: a step is dropped when
+all its rows have expired, and the next expiry frees its memory.
 
-Invariant: row *i* is value *i* of every arena; dropped rows keep their numbers, and no pair with them leaves ``split``.
-Cost: a row is copied once. Besides its rows a subwindow holds at most two steps of expired ones, and a page per column.
+Invariant: row *i* is value *i* of every arena. Dropped rows keep their numbers, and ``split`` gives no pair with them.
+Cost: a row is copied once. Besides its rows a segment holds at most two steps of expired ones, and a page per column.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def can_be_plain(schema: pa.Schema) -> bool:
 
 @dataclass(slots=True)
 class _Step:
-    """Rows that are dropped together: how many, and where they lie in the window."""
+    """Rows that expire together: their number, and their places."""
 
     rows: int
     place: Extent
 
 
 class _Column:
-    """A plain column: its words and, once a null has come, a bit for each row that tells whether it has a value."""
+    """A plain column: its words and, after the first null, a bit for each row that is set if it has a value."""
 
     def __init__(self, kind: pa.DataType, reserve: int) -> None:
         self._kind = kind
@@ -85,7 +85,7 @@ class _Column:
 
 
 class _Keys:
-    """The first rows' keys on one axis: a column's own words as long as these are the keys, else computed ones."""
+    """The first rows' keys on one axis: a column's own words as long as they are the keys, otherwise computed ones."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -93,7 +93,7 @@ class _Keys:
         self.computed: Arena | None = None
 
     def add(self, keys: Int64s, columns: list[_Column], reserve: int) -> None:
-        """Take note of the next rows' keys."""
+        """Add the next rows' keys."""
         home = next((column.words for column in columns if _is_view(keys, column.words)), None)
         if self.computed is None and home is not None:
             self.column = home
@@ -118,7 +118,7 @@ def _is_view(keys: Int64s, words: Arena) -> bool:
 
 
 class PlainRows:
-    """Rows with plain columns alone; see the module's header. All rows are one piece: this object itself."""
+    """Rows with plain columns alone; see the module's header. All rows are one chunk: this object itself."""
 
     def __init__(self, schema: pa.Schema, step: int, reserve: int) -> None:
         self._schema = schema
@@ -133,7 +133,7 @@ class PlainRows:
         self.dropped = self._freed = 0
         self.appended = 0
 
-    # --- as the rows of a subwindow ---------------------------------------------------------------------------------
+    # --- as the rows of a segment -----------------------------------------------------------------------------------
 
     @property
     def held(self) -> int:
@@ -170,12 +170,12 @@ class PlainRows:
         self._view = None
 
     def seal(self) -> None:
-        """Nothing to do: rows are in one piece already."""
+        """Do nothing: all rows are in one chunk already."""
 
     def expire(self, before: int) -> list[Departed]:
         """Drop the first steps whose rows all lie before ``before``; return these rows.
 
-        Their memory is given back at the next expiry: until then somebody may look at what has left.
+        The next expiry frees their memory; until then the rows can be read.
         """
         self._free()
         first = self.dropped
@@ -187,7 +187,7 @@ class PlainRows:
         return [Departed(rows, None if numbers is None else numbers[0][first : self.dropped])]
 
     def _free(self) -> None:
-        """Give back the memory of rows that were dropped."""
+        """Free the memory of rows that were dropped."""
         if self._freed == self.dropped:
             return
         for held in self._held():
@@ -206,7 +206,7 @@ class PlainRows:
         yield self, who, row
 
     def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return all rows held: a view, good until some of them expire."""
+        """Return all rows held: a view, valid until some of them expire."""
         numbers = None if self.numbers is None else tuple(own[self.dropped :] for own in self.numbers)
         return self.rows.slice(self.dropped), numbers
 
@@ -215,11 +215,11 @@ class PlainRows:
         """Bytes held."""
         return sum(held.nbytes for held in self._held())
 
-    # --- as one piece -----------------------------------------------------------------------------------------------
+    # --- as one chunk -----------------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> pa.RecordBatch:
-        """All rows, also those that were dropped, whose values are not to be read."""
+        """All rows, including those that were dropped, whose values must not be read."""
         if self._view is None:
             self._view = pa.RecordBatch.from_arrays([column.view() for column in self._columns], schema=self._schema)
         return self._view
@@ -230,8 +230,8 @@ class PlainRows:
         return tuple(own.values for own in self._numbers) or None
 
     def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
-        """Return the rows' keys on an axis: a view of the column that holds them, or computed once for every row."""
-        with self._adding:  # threads that probe side by side ask for the same keys
+        """Return the rows' keys on an axis: a view of the column that has them, or computed once for every row."""
+        with self._adding:  # threads that probe at the same time ask for the same keys
             known = self._keys.setdefault(axis, _Keys())
             if known.rows < self.appended:
                 known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)

@@ -1,4 +1,4 @@
-"""Everything about a join that is decided before the first row: checked types, the normal form, the time axis."""
+"""The plan of a join of two streams: all that is decided before the first row, such as types, axes and filters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER_SIDE: Final[dict[Side, Side]] = {"left": "right", "right": "left"}
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A join, checked and taken apart. ``axes`` are the predicate's, then the time window's."""
+    """A join of two streams, checked. ``axes`` are the predicate's axes, then that of the time window."""
 
     schemas: dict[Side, pa.Schema]
     predicate: Predicate
@@ -39,13 +39,13 @@ class JoinPlan:
     structure: Structure
     axes: tuple[Axis, ...]
     time: int | None
-    """Number of the time window's axis among ``axes``; None for a count window."""
+    """The number of the time window's axis among ``axes``; None for a count window."""
     arrival: dict[Side, AxisSide] | None
     """The axis of a count window's ``order_by`` columns."""
     filters: dict[Side, Predicate | None]
     residual: Predicate | None
     branches: tuple[tuple[Axis, ...], ...] = ()
-    """Axes of a disjunction's terms, where each may have an index of its own."""
+    """The axes of each term of a disjunction, if each term may have its own index."""
 
     @cached_property
     def every_axis(self) -> tuple[Axis, ...]:
@@ -87,7 +87,7 @@ class JoinPlan:
         return [(self, side)]
 
     def time_axis(self, side: Side) -> AxisSide:
-        """Return where a side of a time window has its timestamps."""
+        """Return the side of the time axis that has a side's timestamps."""
         assert self.time is not None
         return AxisSide(self.axes[self.time], side, self.schemas)
 
@@ -97,11 +97,11 @@ class JoinPlan:
         return [AxisSide(axis, side, self.schemas) for axis in axes]
 
     def condition(self, side: Side) -> Predicate | None:
-        """Return what a row must satisfy by itself; None: nothing."""
+        """Return the condition on a side's rows alone, or None."""
         return self.filters[side]
 
     def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments] | None:
-        """Return what a count window's rows are ordered by inside a push; None: the left rows, then the right ones."""
+        """Return the moments that order a count window's rows inside a push; None: left rows, then right ones."""
         return None if self.arrival is None else moments_of(self.arrival, rows)
 
 
@@ -118,9 +118,9 @@ def plan_join(
 ) -> JoinPlan:
     """Check the join of two streams and return its plan.
 
-    Timestamps are measured in units of 10^-``time_scale`` seconds, or in those of the finer column. ``with_branches``
-    allows an index for each term of a disjunction. Columns may be named in any case,
-    unless ``case_sensitive``.
+    Timestamps are measured in units of 10^-``time_scale`` seconds, or in the unit of the finer column.
+    ``with_branches`` allows an index for each term of a disjunction. Columns may be named in any case, unless
+    ``case_sensitive``.
     """
     check_options(structure=structure)
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
@@ -155,7 +155,7 @@ def plan_join(
 
 
 def check_layouts(schemas: Schemas) -> None:
-    """Raise for columns that Arrow cannot gather rows of: their type would fail at the first pair."""
+    """Raise for columns of which Arrow cannot gather rows: they would fail at the first pair."""
     for side, schema in schemas.items():
         for column in schema:
             try:
@@ -210,12 +210,12 @@ def _check_units(window: TimeWindow, scale: int) -> None:
 
 
 def arrival_axis(left: Column, right: Column, schemas: Schemas) -> Axis:
-    """Return the axis on which rows of both streams are put in one order of arrival."""
+    """Return the axis by which rows of both streams get one order of arrival."""
     comparison = Compare("<", left, right)
     check_predicate(comparison, schemas)
     types_of_both = [type_of(column, schemas) for column in comparison.children()]
     axes = normal_form(comparison, schemas).axes
-    if all(its_type.kind == "timestamp" for its_type in types_of_both):  # of whatever units, as in a time window
+    if all(its_type.kind == "timestamp" for its_type in types_of_both):  # of any units, as in a time window
         scale = max(its_type.scale for its_type in types_of_both)
         return replace(axes[0], domain=KeyDomain("integer", scale))
     if len(axes) != 1 or not axes[0].domain.is_exact:

@@ -1,4 +1,4 @@
-"""Samples of streams: how selective an axis is on them, and by which borders texts are best cut."""
+"""Samples of streams: they show how selective an axis is, and which borders suit the texts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["choose_borders", "key_fractions", "sample_rows"]
 
 SAMPLE: Final = 512
 MOST_BORDERS: Final = 63
-"""They take six bits of a key, and six comparisons with borders of every text."""
+"""They take six bits of a key, and every text is compared with six borders."""
 TEXTS_PER_KEY: Final = 2
-"""Borders serve while sampled texts have, on average, no more than so many to a key."""
+"""Borders are good enough if there are, on average, at most this many different sampled texts for each key."""
 
 
 def sample_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -41,7 +41,7 @@ def key_fractions(
 ) -> float:
     """Return the fraction of sampled pairs that lie in the axis' ranges.
 
-    While nothing is known of the opposite stream its keys are taken to be distributed like the own ones.
+    While there are no rows of the opposite stream, its keys are taken to be distributed like this stream's.
     """
     stored = np.sort(axis_keys(axis, side, own, schemas, borders))
     probing = stored if opposite is None else np.sort(axis_keys(axis, OTHER_SIDE[side], opposite, schemas, borders))
@@ -50,7 +50,7 @@ def key_fractions(
         first, last = np.searchsorted(stored, wanted.lo, "left"), np.searchsorted(stored, wanted.hi, "right")
         found += int(np.maximum(last - first, 0).sum())
     if opposite is None and axis.is_equality:
-        found -= len(stored)  # a row's equality with itself says nothing
+        found -= len(stored)  # that a row equals itself says nothing
     pairs = max(1, len(stored) * len(probing))
     return (found + 0.5) / (pairs + 1)
 
@@ -64,10 +64,11 @@ def choose_borders(
     *,
     used: Iterable[Borders],
 ) -> Borders:
-    """Return by which borders the texts of a new segment are cut: none, those in use, or new ones.
+    """Return the borders for the texts of a new segment: none, those in use, or new ones.
 
-    Without any the key of a text is its first eight bytes, which are the same in all texts that begin alike. Borders in
-    use are kept while they tell texts apart, since a batch is sorted anew for every other set of them.
+    Without borders the key of a text is its first eight bytes, which are the same for all texts that begin alike.
+    Borders in use are kept while they tell texts apart, because a batch must be sorted again for every other set of
+    borders.
     """
     sides = {side: own} if opposite is None else {side: own, OTHER_SIDE[side]: opposite}
     sampled = [(axis, of, rows) for axis in axes if axis.domain.kind == "text" for of, rows in sides.items()]

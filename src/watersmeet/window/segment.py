@@ -1,4 +1,4 @@
-"""One link of a window's chain: an index over some rows, the rows themselves, and the extent of what it holds."""
+"""One link of a window's chain: rows, their index, and the extents of their places and keys."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from watersmeet.window.payload import Extent, Payload
 __all__ = ["SavedSegment", "Segment"]
 
 SavedSegment = tuple[pa.RecordBatch, Int64s | None]
-"""The rows of a subwindow, with their arrival numbers in a count window."""
+"""The rows of a segment; in a count window with their arrival numbers."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """A subwindow with its rows. ``place`` spans timestamps (time windows) or arrival numbers (count windows)."""
+    """Rows and their index. ``place`` spans timestamps (time windows) or arrival numbers (count windows)."""
 
     choice: Choice
     index: Subwindow
@@ -42,7 +42,7 @@ class Segment:
     place: Extent = field(default_factory=Extent)
     keys: Extent = field(default_factory=Extent)
     others: tuple[Segment, ...] = ()
-    """The same rows in other orders: one for every further branch of a disjunction."""
+    """The same rows in other orders: one for every branch of a disjunction after the first."""
 
     @property
     def rows(self) -> int:
@@ -56,13 +56,13 @@ class Segment:
         self.store(batch.entries(self.choice.order, self.rows), batch.rows, batch.arrival, batch.place())
 
     def store(self, entries: Entries, rows: pa.RecordBatch, arrival: Arrival | None, place: Extent) -> None:
-        """Store rows (not none) whose sorted keys are known already."""
+        """Store rows (at least one) whose sorted keys are known already."""
         self.enter(entries)
         self.place.include(place)
         self.payload.append(rows, arrival, place)
 
     def enter(self, entries: Entries) -> None:
-        """Put rows (not none), which are stored besides, into the index."""
+        """Put rows (at least one) into the index; they are stored elsewhere."""
         self.index.insert(entries)
         if entries.group is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
@@ -73,20 +73,20 @@ class Segment:
         return rows, None if numbers is None else numbers[0]
 
     def seal(self) -> None:
-        """Take note that this segment is no longer the newest."""
+        """Finish the segment: no more rows will be stored in it."""
         for part in (self, *self.others):
             part.index.seal()
         self.payload.seal()
 
     def expire(self, before: int) -> list[Departed]:
-        """Drop the rows that lie before ``before``, as far as whole steps of them do; return them."""
+        """Drop the steps whose rows all lie before ``before``; return these rows."""
         left = self.payload.expire(before) if self.place.low < before else []
         if left:
             self.place = self.payload.place
         return left
 
     def probe(self, batch: KeyedBatch) -> Iterator[Pairs]:
-        """Yield the candidates that the index finds, never very many at once."""
+        """Yield the candidates that the index finds, a bounded number at a time."""
         order = self.choice.order
         for probes in batch.probes(order):
             if probes.group is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
@@ -100,7 +100,7 @@ class Segment:
 
 
 def _expanded(found: Iterator[Matches]) -> Iterator[Pairs]:
-    """Yield matches as index pairs, a bounded number at once: every piece costs whoever gets it some Python."""
+    """Yield matches as index pairs, few of them together and at most a bounded number: each costs some Python."""
     together: list[Matches] = []
     for matches in (part for some in found for part in _bounded(some)):
         if together and count_matches(together) + matches.count > contract.PAIRS_AT_ONCE:
@@ -112,7 +112,7 @@ def _expanded(found: Iterator[Matches]) -> Iterator[Pairs]:
 
 
 def _bounded(matches: Matches) -> Iterator[Matches]:
-    """Cut matches that are too many as index pairs into parts."""
+    """Split matches that would be too many index pairs."""
     if isinstance(matches, Pairs) or matches.count <= contract.PAIRS_AT_ONCE:
         yield matches
         return

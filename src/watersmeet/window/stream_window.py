@@ -67,11 +67,11 @@ class StreamWindow:
     # --- create, insert -----------------------------------------------------------------------------------------------
 
     def announce(self, batch: KeyedBatch) -> None:
-        """Take note of a batch that will be inserted: it is what is sampled from now on."""
+        """Sample this batch from now on; it will be inserted later."""
         self._newest = batch
 
     def insert(self, batch: KeyedBatch, other: StreamWindow | None) -> None:
-        """Store a batch of this side's rows; ``other``, if it is known, is sampled when a segment has to be created."""
+        """Store a batch of this side's rows; ``other`` is sampled, if it is known, when a segment is created."""
         self._newest = batch
         if len(batch) == 0:
             return
@@ -81,7 +81,7 @@ class StreamWindow:
         segment.insert(batch)
 
     def append(self, batch: KeyedBatch, other: StreamWindow | None) -> Segment:
-        """Store a batch (not empty) as a segment of its own, and return that; ``other`` is sampled if it is known."""
+        """Store a batch (not empty) as a segment of its own, and return the segment; ``other`` is sampled if known."""
         self._newest = batch
         return self._append(batch, other)
 
@@ -101,7 +101,7 @@ class StreamWindow:
         return segment
 
     def sample(self) -> pa.RecordBatch | None:
-        """Return some of the newest rows, or None when none has come yet."""
+        """Return some of the newest rows, or None if there have been none."""
         if self._newest is not None and len(self._newest):
             return sample_rows(self._newest.rows)
         return sample_rows(self.segments[-1].payload.newest) if self.segments else None
@@ -117,7 +117,7 @@ class StreamWindow:
             yield Match(pairs.who, stored.rows, pairs.row)
 
     def _candidates(self, batch: KeyedBatch) -> Iterator[Candidates]:
-        """Yield the pairs for which the window holds, and all of the predicate that is not in the residual."""
+        """Yield the pairs that satisfy the window and all of the predicate but the residual."""
         if len(batch) == 0:
             return
         for segment in self.segments:
@@ -137,10 +137,10 @@ class StreamWindow:
                             yield stored, left
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
-        """Tell whether the window surely holds for all pairs of segment and batch; None when it holds for none."""
+        """Tell whether the window certainly holds for all pairs of segment and batch; None if it holds for none."""
         earliest, latest = batch.reach()
         place = segment.place
-        if self.plan.time is None:  # a stored row may be the later one, and then meets rows beyond the reach
+        if self.plan.time is None:  # a stored row may be the later one, and then it meets rows beyond the reach
             latest = Extent(latest.low, max(latest.high, place.high))
         if place.high < earliest.low or place.low > latest.high:
             return None
@@ -149,7 +149,7 @@ class StreamWindow:
     # --- expire, save, load -------------------------------------------------------------------------------------------
 
     def expire(self, before: int) -> list[Departed]:
-        """Drop the oldest segments whose rows all lie before ``before``, a time or a number; return what has left."""
+        """Drop rows that lie before ``before``, a time or a number, in whole steps; return the rows that have left."""
         left: list[Departed] = []
         while self.segments and self.segments[0].place.high < before:
             left += self.segments.popleft().expire(before)
@@ -158,11 +158,11 @@ class StreamWindow:
         return left
 
     def save(self) -> list[SavedSegment]:
-        """Return the rows of each segment, with their arrival numbers in a count window."""
+        """Return the rows of each segment; in a count window with their arrival numbers."""
         return [segment.save() for segment in self.segments]
 
     def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
-        # What these rows had seen of the other stream no longer matters: every row to come arrives after them.
+        # How many rows of the other stream had come before no longer matters: every row to come arrives after these.
         arrival = None if sequence is None else Arrival(sequence, sequence)
         self._append(KeyedBatch(self.plan, self.side, rows, arrival), None)

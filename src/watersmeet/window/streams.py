@@ -1,8 +1,8 @@
-"""What has to be known of a join, of two streams or many, before its rows meet: the contract ``Streams``.
+"""The contract ``Streams``: what a plan says of its streams one by one, before their rows meet.
 
-:class:`~watersmeet.window.plan.JoinPlan` keeps it for two streams, which it calls left and right, and
-:class:`~watersmeet.engine.multiway.plan.MultiPlan` for many. Admission, arrival and expiry ask nothing else, so each is
-written once for both, in-process and on Spark.
+:class:`~watersmeet.window.plan.JoinPlan` implements it for two streams, called left and right, and
+:class:`~watersmeet.engine.multiway.plan.MultiPlan` for many. Admission, arrival and expiry need nothing else of a plan,
+so each is written once for both, in-process and on Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MICRO_SCALE: Final = 6
 
 
 class AxisSide(NamedTuple):
-    """One side of an axis, and the schemas by which its expression is evaluated."""
+    """One side of an axis, with the schemas for its expression."""
 
     axis: Axis
     side: Side
@@ -49,7 +49,7 @@ def moments_of(streams: Mapping[Side, AxisSide], rows: Mapping[Side, pa.RecordBa
 
 
 class Streams(Protocol):
-    """A join, as its rows see it before they meet any other."""
+    """A plan of a join, as far as it concerns one stream at a time."""
 
     @property
     def schemas(self) -> Mapping[Side, pa.Schema]:
@@ -58,7 +58,7 @@ class Streams(Protocol):
 
     @property
     def lateness(self) -> int | None:
-        """In the units of the timestamps; None for a count window."""
+        """The lateness in the units of the timestamps; None for a count window."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class Streams(Protocol):
         ...
 
     def length(self, stream: Side) -> int:
-        """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
+        """Return how long a row stays in a stream's window: in the units of the timestamps, or in rows."""
         ...
 
     def parts(self, stream: Side) -> Iterable[tuple[JoinPlan, Side]]:
@@ -75,17 +75,17 @@ class Streams(Protocol):
         ...
 
     def time_axis(self, stream: Side) -> AxisSide:
-        """Return where a time window's stream has its timestamps."""
+        """Return the side of an axis that has a stream's timestamps, in a time window."""
         ...
 
     def compared(self, stream: Side) -> Iterable[AxisSide]:
-        """Return the axes, that of time left out, on which a row of a stream must have a value to match anything."""
+        """Return the axes, without that of time, on which a stream's row must have a value to match anything."""
         ...
 
     def condition(self, stream: Side) -> Predicate | None:
-        """Return what a row of a stream must satisfy by itself; None: nothing."""
+        """Return the condition on a stream's rows alone, or None."""
         ...
 
     def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
-        """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
+        """Return the moments that order a count window's rows inside a push; None: stream after stream."""
         ...

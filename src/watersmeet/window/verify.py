@@ -41,7 +41,7 @@ CHECKED_TOGETHER: Final = 1 << 16
 """Candidates, of several segments, that are checked by the residual at once."""
 
 Candidates = tuple[Stored, Pairs]
-"""Pairs of rows of a probing batch and rows of a piece."""
+"""Pairs of rows of a probing batch and rows of a chunk."""
 
 
 # --- what is checked ------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ class Verifier:
         self.side = side
 
     def checks(self, order: IndexOrder, own_axes: tuple[int, ...], *, window_holds: bool) -> list[int]:
-        """Return the axes to check candidates on: those required and not enforced by the order, then all others.
+        """Return the axes on which candidates are checked: required ones that the order does not enforce, then others.
 
-        Of a branch, ``own_axes``, what an index finds is cut down to what each row's own ranges say: ranges in a sorted
+        ``own_axes`` are those of a branch. On them candidates are checked by each row's own ranges: ranges in a sorted
         batch may be wider, and whether a pair is in a branch must not depend on that.
         """
         axes = {number: self.plan.every_axis[number] for number in (*range(len(self.plan.axes)), *own_axes)}
@@ -114,10 +114,10 @@ class Verifier:
     def narrowed(
         self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[tuple[int, Borders]], *, window_holds: bool
     ) -> Pairs:
-        """Return the candidates for which the axes to check hold, and the window.
+        """Return the candidates that pass the checks of axes and window.
 
-        What an axis that is not required stands for is in the residual too. Keys tell much faster that it does not
-        hold, but those of all rows are computed for that, which few candidates are not worth.
+        An axis that is not required is also part of the residual. Checking keys is much faster, but needs the keys of
+        all rows, which does not pay for few candidates.
         """
         for axis, borders in checks:
             if self.plan.every_axis[axis].required or pairs.count * ROWS_PER_CANDIDATE >= stored.rows.num_rows:
@@ -130,7 +130,7 @@ class Verifier:
         return pairs
 
     def not_found_before(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, branch: int, borders: Borders) -> Pairs:
-        """Return the candidates that lie in no earlier branch, which has found them already."""
+        """Return the candidates that lie in no earlier branch: that has found them already."""
         for own_axes in self.plan.branch_numbers[:branch]:
             found = np.ones(pairs.count, bool)
             for axis in own_axes:
@@ -139,7 +139,7 @@ class Verifier:
         return pairs
 
     def _hits(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders) -> tuple[Bools, int]:
-        """Return which candidates lie in the ranges of an axis, and how many."""
+        """Return which candidates lie in the ranges of an axis, and their number."""
         own, schemas = self.plan.every_axis[axis], self.plan.schemas
         keys = stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
         return in_ranges(pairs, batch.ranges(axis, borders), keys)
@@ -158,7 +158,7 @@ class Verifier:
                     yield stored, satisfying
 
     def _truth(self, residual: Predicate, candidates: list[Candidates], batch: KeyedBatch, who: Int32s) -> Bools:
-        """Return for each candidate, ``who`` being the probing rows of all, whether it satisfies the residual."""
+        """Return for each candidate whether it satisfies the residual; ``who`` are the probing rows of all."""
 
         def gather(column: Column) -> pa.Array:
             if column.side != self.side:
@@ -170,7 +170,7 @@ class Verifier:
 
 
 def _put_together(candidates: Iterator[Candidates]) -> Iterator[list[Candidates]]:
-    """Yield candidates as lists that are checked together: a check of few costs as much Python as one of many."""
+    """Yield candidates in lists that are checked together: a check of few costs as much Python as one of many."""
     some: list[Candidates] = []
     count = 0
     for stored, pairs in candidates:
@@ -184,6 +184,6 @@ def _put_together(candidates: Iterator[Candidates]) -> Iterator[list[Candidates]
 
 
 def _taken(rows: pa.RecordBatch, column: Column, at: Int32s) -> pa.Array:
-    """Return the values of a column for some rows, without a dictionary: it may hold many more than these rows have."""
+    """Return the values of a column for given rows, without a dictionary: it may have many more values than rows."""
     taken = rows.column(column.name).take(pa.array(at))
     return taken.dictionary_decode() if isinstance(taken, pa.DictionaryArray) else taken

@@ -1,6 +1,6 @@
-"""``watersmeet demo``: trades meet the quotes of the last second, in micro-batches, and the result is proved.
+"""``watersmeet demo``: joins trades with the quotes of the last second, in micro-batches, and checks the result.
 
-``market.py`` makes the streams and says what is joined, ``on_spark.py`` and ``in_process.py`` join them, and
-``screen.py`` shows how it goes. In the end the number of pairs is computed once more, from all rows at once and without
-anything of ours.
+``market.py`` makes the streams and has the predicate, ``on_spark.py`` and ``in_process.py`` join them, and
+``screen.py`` shows the progress. In the end the number of pairs is computed again, from all rows at once and without
+this package.
 """

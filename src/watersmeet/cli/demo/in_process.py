@@ -1,6 +1,6 @@
-"""``watersmeet demo --in-process``: both streams are pushed a tenth of a second at a time, as fast as they are taken.
+"""``watersmeet demo --in-process``: pushes both streams a tenth of a second at a time, as fast as the join takes them.
 
-The proof is DuckDB's, or where it is not installed NumPy's.
+DuckDB checks the result, or NumPy if DuckDB is not installed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CELLS_AT_ONCE: Final = 1 << 22
 
 @dataclass
 class _Tally:
-    """What has been measured so far."""
+    """Rows, pairs and time so far."""
 
     rows: int = 0
     pairs: int = 0
@@ -76,7 +76,7 @@ def warm_up() -> None:
 
 
 def _join(join: StreamJoin, trades: pa.Table, quotes: pa.Table) -> tuple[_Tally, pa.Table]:
-    """Push all batches, showing how it goes; return the totals and the first pairs."""
+    """Push all batches and show the progress; return the totals and the first pairs."""
     tally = _Tally()
     first = join.schema.empty_table()
     batches = cut(trades, quotes, BATCH)

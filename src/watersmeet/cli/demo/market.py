@@ -1,4 +1,4 @@
-"""The streams of the demonstration, generated from a seed, and the one query over them."""
+"""The streams of the demonstration, which are generated from a seed, and the query over them."""
 
 from __future__ import annotations
 

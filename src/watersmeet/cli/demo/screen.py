@@ -45,7 +45,7 @@ def stage(what: str) -> Iterator[None]:
 
 
 class LiveLine:
-    """One line that is written over and over on a terminal; elsewhere a few plain lines, spread over all batches."""
+    """One line that is overwritten on a terminal; elsewhere a few plain lines, spread over all batches."""
 
     def __init__(self, batches: int, waiting: str) -> None:
         self._batches = batches
@@ -63,7 +63,7 @@ class LiveLine:
         self._progress.stop()
 
     def show(self, number: int, text: str) -> None:
-        """Say how it goes after batch ``number``, the first being 1."""
+        """Show ``text`` after batch ``number``, which begins at 1."""
         self._progress.update(self._task, completed=number, description=text)
         is_due = number == 1 or number * PLAIN_LINES // self._batches != (number - 1) * PLAIN_LINES // self._batches
         if is_due and not SCREEN.is_terminal:

@@ -1,1 +1,1 @@
-"""Joins of many streams (Circular-MJ and Stashed-MJ)."""
+"""Joins of many streams in one process (Circular-MJ and Stashed-MJ)."""

@@ -1,4 +1,4 @@
-"""A block: rows of one stream that enter together."""
+"""Blocks: rows of one stream that enter a join of many streams together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ __all__ = ["Block", "arrival_of", "narrowed"]
 
 
 class Block:
-    """Some rows of a stream, their numbers, and what had entered before them.
+    """Rows of a stream, their numbers, and the numbers of rows that had entered before.
 
-    A result is found by the block that entered last of those its rows belong to: the block takes from every other
-    stream only rows with numbers below ``limits``. So each result is found exactly once, whatever a stage has stored
-    by the time at which it is probed.
+    A result is found by the last of the blocks that its rows belong to: a block meets only rows of other streams with
+    numbers below ``limits``. So each result is found exactly once, no matter what a stage has stored when it is probed.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Block:
         self.rows = rows
         self.counts = counts
         self.times = times
-        """In a time window: the rows' timestamps, where they are known already."""
+        """In a time window: the rows' timestamps, if they are known already."""
         self.limits = limits
         self.numbers: Int64s = first + np.arange(rows.num_rows)
         self._batches: dict[Side, KeyedBatch] = {}
@@ -49,7 +48,7 @@ class Block:
         return int(self.rows.num_rows)
 
     def parts(self, rows: int) -> list[Block]:
-        """Return the block cut into blocks of about ``rows`` rows, which have entered together."""
+        """Return the block as blocks of about ``rows`` rows, all with the same limits."""
         count = max(1, len(self) // rows)
         if count == 1:
             return [self]
@@ -68,7 +67,7 @@ class Block:
         ]
 
     def batch(self, pair: PairPlan) -> KeyedBatch:
-        """Return the rows as a pair sees them: made when first asked for, then kept with its sorted keys."""
+        """Return the rows as a batch of a pair of streams; it is made on first use and kept with its sorted keys."""
         partner = pair.other(self.stream)
         if partner not in self._batches:
             names = pair.columns(self.stream)
@@ -88,5 +87,5 @@ def narrowed(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.
 
 
 def arrival_of(stream: Side, partner: Side, counts: Counts | None) -> Arrival | None:
-    """Return a count window's numbers of a stream's rows as the window of two streams wants them."""
+    """Return the arrival of a stream's rows for the window of two streams, in a count window."""
     return None if counts is None else Arrival(counts[stream], counts[partner])

@@ -1,12 +1,12 @@
-"""Circular-MJ on one core: a ring of stages, rows enter at their own (sections II-A to II-C).
+"""Circular-MJ on one core: a ring of stages, where rows enter at their own stage (sections II-A to II-C).
 
-A block that enters is held, passes through the stages of all other streams, and is then stored in its own. Partial
-results go before new rows, as in the paper, and depth first: a portion is followed through all stages before the next
-one is made. So at most one portion per stage is held at any match probability; none is ever dropped, where the paper
-drops intermediate results, and nothing can wait for itself in a ring.
+A block that enters gets its numbers, passes through the stages of all other streams, and is then indexed in its own.
+Partial results go before new rows, as in the paper, and depth first: a portion passes through all stages before the
+next one is made. So at most one portion per stage is held, at any match probability. None is ever dropped (the paper
+drops intermediate results), and no stage can wait for itself.
 
-Departure from the paper: the order in which a row passes through the ring is not that of the wiring but the best one
-(:mod:`watersmeet.engine.multiway.probe_order`); in memory every stage is every other's neighbour.
+Departure from the paper: rows do not pass through the ring in a fixed order but in the best one
+(:mod:`watersmeet.engine.multiway.probe_order`), because in memory every stage can be reached from every other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Circular:
         return list(self.in_portions(arrived))
 
     def in_portions(self, arrived: Arrived) -> Iterator[pa.Table]:
-        """Do the same, and yield the results (never none) a portion at a time."""
+        """Join rows that arrive together; yield the results a portion at a time, none of them empty."""
         for block in self.stages.enter_all(arrived):
             yield from map(self.stages.gather, self.join(block))
             self.stages.index(block)
@@ -53,12 +53,12 @@ class Circular:
             yield from self.follow(partials, steps)
 
     def starts(self, block: Block) -> Iterator[tuple[Partials, Steps]]:
-        """Yield the partial results with which a block begins, and the steps that lead from them to results."""
+        """Yield the partial results that a block begins with, and the steps from them to results."""
         start = self.stages.start(block)
         yield start, self.orders.steps(start.bound)
 
     def follow(self, partials: Partials, steps: Steps) -> Iterator[Partials]:
-        """Yield the results that partial results lead to."""
+        """Take the partial results through the steps; yield the results."""
         if not steps:
             yield partials
             return
@@ -72,21 +72,21 @@ class Circular:
         return self.stages.pass_through(partials, step, passage)
 
     def note(self, partials: Partials, step: Step, passage: Passage) -> None:
-        """Take note of what a step has shown."""
-        if partials.limits is partials.block.limits:  # otherwise it has shown a part of the stage only
+        """Record the match rates of a step."""
+        if partials.limits is partials.block.limits:  # otherwise only a part of the stage was probed
             self.orders.note(partials.bound, step, passage)
 
     def count(self, block: Block) -> None:
-        """Take note that a block has been joined."""
+        """Count a block that has been joined."""
         if self.orders.count(block.stream, len(block)):
             self.decide()
 
     def load(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None) -> None:
-        """Take in saved rows (not none), in the order in which they had entered."""
+        """Store saved rows (at least one); they are loaded in the order in which they had entered."""
         self.stages.index(self.stages.enter(stream, rows, counts))
 
     def decide(self) -> None:
-        """Think again, now that more is known of the streams."""
+        """Decide again how rows are joined, as more is known of the streams."""
 
     def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
         """Drop what no row to come can meet; return what has left."""

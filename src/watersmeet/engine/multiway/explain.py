@@ -1,4 +1,4 @@
-"""A join of many streams in plain words."""
+"""Explains a join of many streams in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["explain_streams"]
 
 
 def explain_streams(strategy: Circular) -> str:
-    """Return what connects the streams, how rows pass through them, and how each window is indexed."""
+    """Return text on what connects the streams, how rows pass through them, and how each window is indexed."""
     stages, orders = strategy.stages, strategy.orders
     plan = stages.plan
     stash = strategy.stash if isinstance(strategy, Stashed) else None

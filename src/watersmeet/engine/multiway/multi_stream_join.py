@@ -1,4 +1,4 @@
-"""``MultiStreamJoin``: the in-process join of many streams as a user sees it. Tables in, results out."""
+"""``MultiStreamJoin``: the in-process join of many streams that users open. It takes tables and returns results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["MultiJoinMetrics", "MultiStreamJoin"]
 
 @dataclass(frozen=True, slots=True)
 class MultiJoinMetrics:
-    """What a join has done so far, by stream. Late rows and rows with a null timestamp or key were not joined."""
+    """Counts of a join so far, by stream. Late rows and rows with a null timestamp or key were not joined."""
 
     rows: dict[Side, int]
     late: dict[Side, int]
@@ -45,7 +45,7 @@ class MultiJoinMetrics:
     stash_hits: int
     """Partial results that came from the stash."""
     stash_recomputed: int
-    """Rows for which matches that were overwritten had to be found again."""
+    """Rows for which matches had to be found again, because they had been overwritten."""
     stash_overwritten: int
     watermark: int | None
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
@@ -60,7 +60,7 @@ class MultiStreamJoin(Lifecycle):
     Parameters
     ----------
     streams
-        The schema of each stream, by name. Columns of any type travel along.
+        The schema of each stream, by name. Columns may have any type.
     on
         Spark SQL text over the streams' names, or a predicate such as ``equal("a.k", "b.k") & band("b.x", "c.x", 5)``.
         Its conditions have to connect all streams.
@@ -132,10 +132,10 @@ class MultiStreamJoin(Lifecycle):
 
     @in_turn("push()")
     def push(self, /, **tables: pa.Table | None) -> pa.Table:
-        """Take the next rows of some streams; return the results they complete.
+        """Take the next rows of any streams; return the results that they complete.
 
         A push that is refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error,
-        also one that interrupts it from outside, the join has failed, and further calls are refused.
+        also an interrupt, the join has failed, and further calls are refused.
         """
         slices = self._accepted("push()", tables)
         engine = self._strategy if self._ring is None else self._ring
@@ -144,12 +144,12 @@ class MultiStreamJoin(Lifecycle):
         return self._delivered(results)
 
     def pushes(self, /, **tables: pa.Table | None) -> Iterator[pa.Table]:
-        """Take the next rows of some streams; return an iterator over the results they complete, in bounded tables.
+        """Take the next rows of any streams; return an iterator over the results that they complete, in bounded tables.
 
-        A table has at most 1,048,576 rows, or about 64 MB of longer ones, and no more is held beside the windows than
-        that and a portion of intermediate results for each stream. Results are found in the caller's thread, when the
-        iterator is asked for them. The rows are taken at once, or refused; results that it has not been asked for come
-        with the next ``push`` or ``finish``, or from the next iterator, and until then no ``snapshot`` is taken.
+        A table has at most 1,048,576 rows, or about 64 MB if rows are long. Beside the windows the join holds no more
+        than that, and a portion of partial results for each stream. The rows are taken at once, or refused. Results are
+        found in the caller's thread when the iterator is asked for them. Those that it is not asked for come with the
+        next ``push`` or ``finish``, or from the next iterator; until then ``snapshot`` is refused.
         """
         self._take_in(tables)
         return self._portions()
@@ -160,7 +160,7 @@ class MultiStreamJoin(Lifecycle):
         self._under_way.append(bounded_tables(drive(self._strategy, slices, self._strategy.in_portions)))
 
     def _accepted(self, what: str, tables: Mapping[Side, pa.Table | None]) -> Iterator[Arrived]:
-        """Check rows and say that they will be joined; return them in slices."""
+        """Check rows and commit to joining them; return them in slices."""
         self._check_open(what)
         unknown = [name for name in tables if name not in self._plan.schemas]
         if unknown:
@@ -186,7 +186,7 @@ class MultiStreamJoin(Lifecycle):
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
-        """Say that no more rows will come; return the results still owed: those that an iterator was not asked for."""
+        """End the join: no more rows will come. Return the results that an iterator was not asked for."""
         self._check_open("finish()")
         self._changing()
         results = self._delivered(self._rest())
@@ -218,14 +218,14 @@ class MultiStreamJoin(Lifecycle):
 
     @in_turn("explain()")
     def explain(self) -> str:
-        """Say in plain words what connects the streams, how rows pass through them, and what is indexed."""
+        """Explain in words what connects the streams, how rows pass through them, and what is indexed."""
         return explain_streams(self._strategy)
 
     @in_turn("snapshot()")
     def snapshot(self) -> bytes:
-        """Return the whole state as bytes; :meth:`restore` continues from it, and so can this join.
+        """Return the whole state as bytes, from which :meth:`restore` continues. This join can continue as well.
 
-        It is refused while results that ``pushes`` has found have not been taken.
+        It is refused while results of ``pushes`` have not been taken.
         """
         self._check_open("snapshot()")
         if self._under_way:
@@ -245,9 +245,9 @@ class MultiStreamJoin(Lifecycle):
 
     @classmethod
     def restore(cls, blob: bytes, *, strategy: Strategy | None = None, cores: int | None = None) -> Self:
-        """Return the join that :meth:`snapshot` saved, at the point where it was saved.
+        """Return the join that :meth:`snapshot` saved, in the state in which it was saved.
 
-        It may go on with another strategy and other cores than those that saved it.
+        It may continue with another strategy and with another number of cores.
         """
         given = {"strategy": strategy, "cores": cores}
         changed = {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Partial results: which rows of some of the streams go together, as numbers."""
+"""Partial results: rows of some of the streams that go together, as row numbers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Expansion", "Partials", "distinct", "together"]
 
 
 DENSE: Final = 8
-"""Numbers are counted in a table rather than sorted if that has at most so many places per number."""
+"""Numbers are counted in a table instead of sorted if the table has at most this many entries per number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Partial results of one block: row ``numbers[s][i]`` of every stream *s* that is bound belongs to the *i*-th."""
+    """Partial results of one block. The *i*-th has row ``numbers[s][i]`` of every stream *s* that is bound."""
 
     block: Block
     limits: Mapping[Side, int]
-    """Rows of each stream that entered before the block, and only those may be added."""
+    """For each stream the number below which rows may be added: they entered before the block."""
     numbers: dict[Side, Int64s]
 
     def __len__(self) -> int:
@@ -33,21 +33,21 @@ class Partials:
 
     @property
     def bound(self) -> frozenset[Side]:
-        """The streams whose rows are known."""
+        """The streams that the partial results have a row of."""
         return frozenset(self.numbers)
 
     def picked(self, keep: Bools | Int64s | Int32s) -> Partials:
-        """Return some of them."""
+        """Return those that ``keep`` selects."""
         return Partials(self.block, self.limits, {stream: own[keep] for stream, own in self.numbers.items()})
 
     def extended(self, at: Int64s | Int32s | slice, more: Mapping[Side, Int64s]) -> Partials:
-        """Return those that stand ``at``, each with a row more."""
+        """Return those at the positions ``at``, each with a row of more streams."""
         numbers = {stream: own[at] for stream, own in self.numbers.items()}
         return Partials(self.block, self.limits, {**numbers, **more})
 
 
 def together(parts: Sequence[Partials]) -> Partials:
-    """Return partial results of one block that bind the same streams as one."""
+    """Concatenate partial results of one block that bind the same streams."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -57,24 +57,24 @@ def together(parts: Sequence[Partials]) -> Partials:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Which partial results share a row: those of the *i*-th are ``order[begin[i] : begin[i + 1]]``."""
+    """The partial results that share each row: those of the *i*-th row are ``order[begin[i] : begin[i + 1]]``."""
 
     order: Int64s
     begin: Int64s
 
     def sizes(self, who: Int32s) -> Int64s:
-        """Return how many partial results each row of ``who`` stands for."""
+        """Return how many partial results share each row of ``who``."""
         return self.begin[1:][who] - self.begin[:-1][who]
 
     def expanded(self, who: Int32s, sizes: Int64s) -> tuple[Int64s, Int64s]:
-        """Return for every row of ``who`` the partial results it stands for, and which of ``who`` each comes from."""
+        """Return the partial results that share the rows of ``who``, and the positions of these rows in ``who``."""
         source = np.repeat(np.arange(len(who)), sizes)
         within = np.arange(len(source)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return self.order[self.begin[who][source] + within], source
 
 
 def distinct(numbers: Int64s) -> tuple[Int64s, Expansion]:
-    """Return the numbers that occur (at least one does), ascending, and where each does."""
+    """Return the distinct numbers (at least one), ascending, and the positions of each."""
     low = int(numbers.min())
     span = int(numbers.max()) - low + 1
     if span <= DENSE * len(numbers):

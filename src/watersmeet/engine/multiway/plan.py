@@ -1,13 +1,14 @@
-"""A join of many streams as a conjunction of joins of two.
+"""The plan of a join of many streams, as a conjunction of joins of two.
 
 *Windows are pairwise.* A result exists iff every row is still in its stream's window when the latest arrives. In time:
 ``latest - ts_i <= W_i`` for all *i*, which is the same as ``ts_j - ts_i <= W_i`` for all *i* and *j*, and that is the
 rule of two streams for every two of them. In a count window: a row that is among the last of its stream when the
 latest arrives is so too when any row between the two does.
 
-So a join of many streams is, for every two of them, a :class:`~watersmeet.window.plan.JoinPlan` made of the conjuncts
-that read just these two (none: TRUE), called left and right; a filter for each stream; and a residual, the conjuncts
-that read more. Everything below, indexes and windows, knows joins of two streams only.
+So a join of many streams consists of three things: for every two streams a :class:`~watersmeet.window.plan.JoinPlan`,
+in which they are called left and right, made of the conjuncts that read these two (TRUE if there are none); a filter
+for each stream; and a residual, the conjuncts that read more streams. Indexes and windows know joins of two streams
+only.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ TRUE = Boolean(Constant(value=True, kind="boolean"))
 
 @dataclass(frozen=True)
 class PairPlan:
-    """What holds between two streams: ``left`` and ``right`` are their names."""
+    """The plan of two of the streams; ``left`` and ``right`` are their names."""
 
     left: Side
     right: Side
     plan: JoinPlan
     is_edge: bool
-    """Whether some condition reads both: a row of one may then look for rows of the other."""
+    """Whether a condition reads both: only then rows of one probe the other's window."""
 
     def side(self, stream: Side) -> Side:
-        """Return what a stream is called in ``plan``."""
+        """Return the side that a stream is in ``plan``."""
         return "left" if stream == self.left else "right"
 
     def other(self, stream: Side) -> Side:
-        """Return the stream that ``stream`` is joined with here."""
+        """Return the other one of the two streams."""
         return self.right if stream == self.left else self.left
 
     def columns(self, stream: Side) -> list[str]:
@@ -70,7 +71,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class MultiPlan:
-    """A join of many streams, checked and taken apart."""
+    """A join of many streams, checked, as pairs of streams, filters and residual."""
 
     schemas: dict[Side, pa.Schema]
     predicate: Predicate
@@ -80,7 +81,7 @@ class MultiPlan:
     filters: dict[Side, Predicate]
     residual: tuple[Residual, ...]
     arrival: dict[Side, AxisSide] | None
-    """In a count window with ``order_by``: the axis on which each stream's rows are ordered, and its side of it."""
+    """In a count window with ``order_by``: for each stream the axis that orders its rows, and its side of the axis."""
     time_scale: int
     """Timestamps are measured in units of 10^-time_scale seconds."""
 
@@ -94,12 +95,12 @@ class MultiPlan:
         return first, *(stream for stream in self.streams if stream != first)
 
     def pair(self, one: Side, other: Side) -> PairPlan:
-        """Return what holds between two streams."""
+        """Return the plan of two streams."""
         return self.pairs[frozenset((one, other))]
 
     @cached_property
     def neighbours(self) -> dict[Side, tuple[Side, ...]]:
-        """For each stream those it has a condition with."""
+        """For each stream the streams that it has a condition with."""
         return {
             stream: tuple(other for other in self.streams if other != stream and self.pair(stream, other).is_edge)
             for stream in self.streams
@@ -107,7 +108,7 @@ class MultiPlan:
 
     @cached_property
     def result_schema(self) -> pa.Schema:
-        """Of the results: ``NAME_column`` for every column of every stream."""
+        """The schema of the results: ``NAME_column`` for every column of every stream."""
         return pa.schema(
             column.with_name(f"{stream}_{column.name}") for stream, schema in self.schemas.items() for column in schema
         )
@@ -193,7 +194,7 @@ def plan_streams(
 
 
 def _resolved(window: Windows, schemas: Mapping[Side, pa.Schema], *, case_sensitive: bool) -> Windows:
-    """Return the windows with their columns named as in the streams' schemas."""
+    """Return the windows with columns named as in the streams' schemas."""
 
     def named(columns: Mapping[Side, str]) -> dict[Side, str]:
         return {
@@ -215,7 +216,7 @@ def _pair_plan(
     *,
     in_residual: bool,
 ) -> PairPlan:
-    """Return what holds between two streams; ``predicate`` is None when no conjunct reads just these two."""
+    """Return the plan of two streams; ``predicate`` is None if no conjunct reads exactly these two."""
     left, right = schemas
     renamed = TRUE if predicate is None else by_sides(predicate, {left: "left", right: "right"})
     read = {(column.side, column.name) for column in columns_of(renamed)}
@@ -231,7 +232,7 @@ def _pair_plan(
 
 
 def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[Side, AxisSide]:
-    """Return axes on which the rows of all streams are put in one order: those of every two, made alike."""
+    """Return an axis for each stream by which the rows of all streams get one order: all axes have one domain."""
     found: dict[Side, tuple[Axis, Side]] = {}
     domains: set[KeyDomain] = set()
     for left, right in combinations(schemas, 2):

@@ -15,13 +15,13 @@ __all__ = ["in_portions", "merged"]
 
 
 PORTION: Final = 1 << 17
-"""Partial results that are held together: bounds memory at any match probability."""
+"""Partial results of a portion: bounds memory at any match probability."""
 
 
 def in_portions(
     found: Iterator[tuple[Int32s, list[Int64s]]], expansion: Expansion | None
 ) -> Iterator[tuple[Int64s | Int32s, list[Int64s]]]:
-    """Yield which partial results are extended, and by which rows: about ``PORTION`` of them at once, never none."""
+    """Yield the partial results to extend and the rows to add, about ``PORTION`` at a time, never empty."""
     waiting: list[tuple[Int32s, list[Int64s]]] = []
     size = 0
     for who, numbers in found:
@@ -55,7 +55,7 @@ def _cut(
 
 
 def merged(parts: Iterator[Partials]) -> Iterator[Partials]:
-    """Put small portions together: each costs the stages to come a fixed effort."""
+    """Concatenate small portions, because each costs the next stages a fixed effort."""
     waiting: list[Partials] = []
     size = 0
     for part in parts:

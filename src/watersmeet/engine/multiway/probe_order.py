@@ -1,14 +1,14 @@
-"""In which order a block's rows pass through the other streams' stages.
+"""The order in which a block's rows pass through the stages of the other streams.
 
-Every order gives the same results; they differ in how many partial results they make. The best order of an entering
-stream is the one with the least work, found by dynamic programming over the sets of streams bound so far (at most 2^7).
-The work of a step is the partial results that probe and the candidates they find. Both are taken from what passages
-through stages have shown lately: how many candidates a row of one stream finds in another's window, and by how much
-partial results that bind a set of streams multiply in a stage. What has not been seen is estimated from samples of both
-streams, as if conditions were independent of each other.
+Every order gives the same results; orders differ in the number of partial results. The best order for a stream has the
+least work, and is found by dynamic programming over the sets of streams that are bound (at most 2^7). The work of a
+step is the number of partial results that probe and of candidates that they find. Both are estimated from recent
+passages through stages: how many candidates a row of one stream finds in another's window, and by how much partial
+results that bind a set of streams multiply in a stage. Without observations they are estimated from samples of both
+streams, as if conditions were independent.
 
-Observations are halved at every decision, so that old ones are forgotten; decisions fall after certain numbers of rows,
-never after a time, so a join of the same rows takes the same course.
+Observations are halved at every decision, so old ones fade. Decisions are made after certain numbers of rows, never
+after a time, so a join of the same rows always takes the same decisions.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ Bound = frozenset[Side]
 
 FIRST_DECISION: Final = 1 << 10
 MOST_ROWS_BETWEEN: Final = 1 << 17
-"""Rows from one decision to the next: as many as there were before, but never more than this."""
+"""Rows from one decision to the next: as many as all before, but at most this many."""
 FEWEST_SEEN: Final = 16
-"""Partial results whose passage says more than a sample does."""
+"""Partial results that must have passed before their rate is used instead of a sample's."""
 FORGET: Final = 0.5
 
 
 @dataclass(slots=True)
 class Rate:
-    """How many came of how many, lately."""
+    """A rate of the recent past: ``came`` per ``of``."""
 
     of: float = 0.0
     came: float = 0.0
 
     @property
     def value(self) -> float | None:
-        """The rate; None while too little was seen. What never came is taken to come half a time."""
+        """The rate, or None while there are too few observations. Nothing counts as half an event."""
         return (self.came + 0.5) / (self.of + 1) if self.of >= FEWEST_SEEN else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The work that is expected on a way, per partial result at its beginning, and its steps."""
+    """Steps, and the work that they are expected to cost per partial result that begins them."""
 
     work: float
     steps: tuple[Step, ...]
 
 
 class ProbeOrders:
-    """Knows the order of every stream, and decides again now and then."""
+    """Chooses the order for every stream, and chooses again from time to time."""
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
@@ -73,10 +73,10 @@ class ProbeOrders:
         self._total = 0
         self._next_decision = FIRST_DECISION
         self.fixed: dict[Side, tuple[Step, ...]] = {}
-        """Orders that are not to be chosen: for measuring what the choice is worth."""
+        """Orders that replace the chosen ones, to measure what choosing is worth."""
 
     def count(self, stream: Side, rows: int) -> bool:
-        """Take note that rows have entered; tell whether it is time to decide again."""
+        """Count rows that have entered; tell whether it is time to decide again."""
         self._entered[stream] += rows
         self._total += rows
         if self._total < self._next_decision:
@@ -91,7 +91,7 @@ class ProbeOrders:
         return True
 
     def note(self, bound: Bound, step: Step, passage: Passage) -> None:
-        """Take note of a passage of partial results that bind ``bound``."""
+        """Record a passage of partial results that bind ``bound``."""
         candidates, growth = self._candidates[step], self._growth[bound, step.streams]
         candidates.of += passage.probing
         candidates.came += passage.candidates
@@ -99,17 +99,17 @@ class ProbeOrders:
         growth.came += passage.found
 
     def share(self, stream: Side) -> float:
-        """Return which share of the rows that entered lately belong to a stream."""
+        """Return the fraction of the recent rows that are a stream's."""
         return (self._entered[stream] + 1) / (sum(self._entered.values()) + len(self._entered))
 
     def steps(self, bound: Bound, stash: StashPlan | None = None) -> tuple[Step, ...]:
-        """Return the steps that lead from partial results which bind ``bound`` to results."""
+        """Return the steps from partial results that bind ``bound`` to results."""
         if stash is None and len(bound) == 1 and (fixed := self.fixed.get(next(iter(bound)))) is not None:
             return fixed
         return self._way(bound, stash).steps
 
     def work(self, bound: Bound, stash: StashPlan | None = None) -> float:
-        """Return how many partial results and candidates one that binds ``bound`` is expected to cost."""
+        """Return the work expected for a partial result that binds ``bound``: partial results and candidates."""
         return self._way(bound, stash).work
 
     def candidates(self, step: Step, stash: StashPlan | None = None) -> float:
@@ -123,7 +123,7 @@ class ProbeOrders:
         return self.live_pairs(*stash.streams) * self.fraction(stash.members[step.via], step.via)
 
     def growth(self, bound: Bound, streams: tuple[Side, ...]) -> float:
-        """Return by how much partial results are expected to multiply when they get a row of each of ``streams``."""
+        """Return the factor by which partial results multiply when they get a row of each of ``streams``."""
         seen = self._growth[bound, streams].value
         if seen is not None:
             return seen
@@ -139,7 +139,7 @@ class ProbeOrders:
         return self._window_rows(first) * self.growth(frozenset((first,)), (second,))
 
     def fraction(self, one: Side, other: Side) -> float:
-        """Return which fraction of two streams' rows meet, as sampled."""
+        """Return the fraction of pairs of two streams' rows that match, as sampled."""
         name = frozenset((one, other))
         if name not in self._fractions:
             self._fractions[name] = self._sampled(one, other)
@@ -163,7 +163,7 @@ class ProbeOrders:
         return max(1, len(self._stages.of[stream].rows))
 
     def _way(self, bound: Bound, stash: StashPlan | None) -> _Way:
-        """Return the way of least work from here on; of equal ones that of the streams' order."""
+        """Return the steps with the least work; of equal ones those in the streams' order."""
         stashed = () if stash is None else stash.streams
         name = bound, stashed
         if name not in self._best:
@@ -176,7 +176,7 @@ class ProbeOrders:
         return self._best[name]
 
     def _next_steps(self, bound: Bound, stash: StashPlan | None) -> Iterator[Step]:
-        """Yield for every stream that can be reached (or both in the stash) the step through its best neighbour."""
+        """Yield for every stream that can be bound next (or for both in the stash) the step via its best neighbour."""
         stashed = () if stash is None or not bound.isdisjoint(stash.streams) else stash.streams
         for stream in self._plan.streams:
             ways = [Step((stream,), via) for via in self._plan.neighbours[stream] if via in bound]

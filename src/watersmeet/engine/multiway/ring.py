@@ -1,17 +1,17 @@
-"""The ring on threads: stages with bounded buffers that work side by side (Circular-MJ, section II-C).
+"""The ring on threads: stages with bounded buffers that work at the same time (Circular-MJ, section II-C).
 
 Every thread has some of the stages and an inbox with two lanes, the paper's StageBuffer and distribution chain: partial
-results go before new rows. What passes through a stage is offered to the next one's thread.
+results go before new rows. What passes through a stage is offered to the thread of the next stage.
 
 *No deadlock, nothing dropped.* In a ring of full buffers every stage would wait for itself. The paper drops an
-intermediate result then; here a thread whose neighbour's lane is full goes on with that portion itself, depth first.
-So no thread ever waits to send, what is held stays bounded, and nothing is lost. Only the caller, the source of new
-rows, waits for room.
+intermediate result then. Here a thread that finds its neighbour's lane full continues with that portion itself, depth
+first. So no thread ever waits to send, memory stays bounded, and nothing is lost. Only the caller, from whom new rows
+come, waits for room.
 
-*Two phases.* A push first stores all its rows, each stage on its own thread, and then lets them pass through. What
-is stored prematurely is dropped by number (*refine*, see :mod:`watersmeet.engine.multiway.stage`), and while rows pass
-through, nothing is written, so any thread may help with any stage without a lock. Only the stash is written meanwhile,
-by the caller, and read only by rows that it sends afterwards.
+*Two phases.* A push first stores all its rows, each stage on its own thread, and then lets them pass through. Rows that
+were stored too early are excluded by number (*refine*, see :mod:`watersmeet.engine.multiway.stage`). While rows pass
+through, nothing is written, so any thread may work on any stage without a lock. Only the caller writes to the stash at
+that time, and only rows that it sends afterwards read from it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from watersmeet.spec.expression import Side
 __all__ = ["Ring"]
 
 CAPACITY: Final = 4
-"""Messages in one lane: few, so that threads which have nothing to do get some, and others help themselves."""
+"""Messages in one lane: few, so that idle threads get some, and busy threads do the rest themselves."""
 PART: Final = 1 << 12
 """New rows in one message."""
 INTERMEDIATE: Final = 0
 NEW: Final = 1
 
 _Message = Block | tuple[Partials, Steps]
-"""Rows to store, or partial results and the steps they still have to take."""
+"""Rows to store, or partial results and the steps that are left for them."""
 
 
 class Ring:
@@ -69,20 +69,20 @@ class Ring:
         self._crew.wait_until_quiet()
         stash = strategy.stash if isinstance(strategy, Stashed) else None
         stashed = () if stash is None else stash.streams
-        for block in sorted(blocks, key=lambda block: block.stream not in stashed):  # these fill the stash
+        for block in sorted(blocks, key=lambda block: block.stream not in stashed):  # stashed streams go first
             parts = [block] if block.stream in stashed else block.parts(PART)
             for part in parts:
                 for partials, steps in strategy.starts(part):
                     self._inbox[steps[0].streams[0]].put((partials, steps), NEW)
         self._crew.wait_until_quiet()
-        for passage in self._passages:  # only now, so that what is decided does not depend on timing
+        for passage in self._passages:  # only now, so that decisions do not depend on timing
             strategy.note(*passage)
         for block in blocks:
             strategy.count(block)
         return self._results
 
     def close(self) -> None:
-        """End all threads."""
+        """Stop all threads."""
         self._crew.close()
 
     def _handle(self, _lane: int, message: _Message) -> None:
@@ -92,7 +92,7 @@ class Ring:
             self._follow(*message)
 
     def _follow(self, partials: Partials, steps: Steps) -> None:
-        """Take one step, and hand on what it leads to; or go on with it, where the next stage's lane is full."""
+        """Take one step and offer its portions to the next stage, or continue here if that stage's lane is full."""
         passage = Passage()
         rest = steps[1:]
         for portion in self._strategy.pass_through(partials, steps[0], passage):

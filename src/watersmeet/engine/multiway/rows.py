@@ -34,23 +34,23 @@ __all__ = ["Places", "RowStore", "chunk_of", "keys_of"]
 
 FAN_IN: Final = 8
 SMALLEST_STEP: Final = 1 << 14
-"""Rows that are freed together at the least."""
+"""The fewest rows that are freed together."""
 STEPS: Final = 16
-"""Chunks grow until they hold this part of the rows, so a window holds at most so much more than it needs."""
+"""Chunks grow up to one in this many of the rows, so a window holds at most that fraction more than it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where some rows lie: chunk after chunk, and ``order`` says where each of them stands among those asked for."""
+    """Rows that were found, chunk after chunk; ``order`` has the position of each among those asked for."""
 
     streams: tuple[Side, ...]
     """In the order in which a chunk has their numbers."""
     parts: list[tuple[Chunk, Int64s]]
     order: Int64s | None
-    """None when they were asked for chunk after chunk."""
+    """None if they were asked for chunk after chunk."""
 
     def numbers(self, of_chunk: Callable[[Chunk], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Gather from one array per chunk."""
+        """Gather values from an array for each chunk."""
         found = [of_chunk(chunk).take(at) for chunk, at in self.parts]
         together = found[0] if len(found) == 1 else np.concatenate(found)
         if self.order is None:
@@ -60,7 +60,7 @@ class Places:
         return result
 
     def counts(self, *streams: Side) -> Counts:
-        """Gather how many rows of some streams came before each (in a count window)."""
+        """Gather how many rows of the given streams came before each row, in a count window."""
         return {stream: self.numbers(partial(_count, self.streams.index(stream))) for stream in streams}
 
     def column(self, name: str) -> pa.Array:
@@ -91,7 +91,7 @@ class RowStore(Chunks):
         return self.held
 
     def append(self, rows: pa.RecordBatch, counts: Counts | None, place: Extent) -> None:
-        """Add rows (not none) behind the last one."""
+        """Add rows (at least one) behind the last one."""
         self.add(chunk_of(self._streams, self.end, rows, counts, place))
         self.merge(max(SMALLEST_STEP, len(self) // STEPS))
 
@@ -100,7 +100,7 @@ class RowStore(Chunks):
         return None if chunk.numbers is None else dict(zip(self._streams, chunk.numbers, strict=True))
 
     def places(self, numbers: Int64s) -> Places:
-        """Find rows that are held (at least one) by their numbers."""
+        """Find rows (at least one, all held) by their numbers."""
         starts = self.starts[:-1]
         low, high = np.searchsorted(starts, (numbers.min(), numbers.max()), "right") - 1
         if low == high:

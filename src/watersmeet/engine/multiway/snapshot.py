@@ -28,9 +28,8 @@ from watersmeet.engine.saved_state import (
 )
 from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import Side
-from watersmeet.spec.saved_form import predicate_to_json, window_from_json, window_to_json
+from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.streams import check_names
-from watersmeet.spec.structure import window_from_json
 from watersmeet.spec.window import CountWindows, TimeWindows, windows_of
 from watersmeet.window.arrival import Counts
 
@@ -48,7 +47,7 @@ SavedChunk = tuple[pa.RecordBatch, Counts | None]
 
 @dataclass(frozen=True)
 class Saved:
-    """Everything that is saved."""
+    """The content of a snapshot."""
 
     plan: MultiPlan
     state: State

@@ -1,19 +1,18 @@
-"""Stages: the windows of all streams, and how a partial result passes through one of them (Circular-MJ, section II).
+"""Stages: the windows of all streams, and how partial results pass through them (Circular-MJ, section II).
 
-A *stage* is one stream's window: its rows, held once and found by number, and for every stream it has a condition with
-an index, a :class:`~watersmeet.window.stream_window.StreamWindow` over the few columns which that condition reads. A
-partial result passes through a stage by probing the index for one of its rows; what the probe has not enforced is
-verified on the rows found: the conditions and windows between the stage's stream and all others that are bound, and
-the conjuncts of more than two streams of which the last is bound now.
+A *stage* is one stream's window. It holds the stream's rows once, and finds them by number. For every stream that it
+has a condition with it has an index, which is a :class:`~watersmeet.window.stream_window.StreamWindow` over the columns
+that the condition reads. A partial result passes through a stage by probing the index with one of its rows. The
+candidates are verified by all that the probe has not enforced: the conditions and windows between the stage's stream
+and all bound streams, and the conjuncts of more than two streams whose last stream is bound now.
 
 *Order control* (section II-C (2)). Blocks of rows enter one after the other, and each knows how many rows of every
-stream had entered before. The paper's order control unit is the following three rules, by which a result is found
-exactly once, by that of its rows which entered last, however early or late a stage stores rows:
+stream had entered before. The paper's order control unit consists of three rules. By them a result is found exactly
+once, by the one of its rows that entered last, no matter when a stage stores rows:
 
-- *refine*: rows stored prematurely, those with a number at or above the block's limit, are dropped;
-- *compute* and EBuf: rows are only expired when no block under way, and none to come, can need them, so there is
-  nothing to compare again;
-- OBuf: a stage stores all rows that entered before a partial result's block before it is probed with that.
+- *refine*: rows that were stored too early (with a number at or above the block's limit) are excluded;
+- *compute* and EBuf: a row expires only when no block, present or to come, can need it, so nothing is compared again;
+- OBuf: a stage stores all rows that entered before a block, and only then is probed with the block's partial results.
 
 A stage may be put together from *pieces*: chunks of rows with an index segment per neighbour that were made earlier.
 
@@ -55,9 +54,9 @@ __all__ = ["Piece", "Stage", "Stages", "Step"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Partial results get a row of each of ``streams``, looking for such as meet their row of ``via``.
+    """Partial results get a row of each of ``streams``, which their row of ``via`` probes.
 
-    Two streams at once come from the stash, see :mod:`watersmeet.engine.multiway.stash`.
+    Two streams at a time come from the stash (see :mod:`watersmeet.engine.multiway.stash`).
     """
 
     streams: tuple[Side, ...]
@@ -74,7 +73,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Passage:
-    """What happened as partial results passed through a stage."""
+    """Counts of partial results that have passed through a stage."""
 
     probing: int = 0
     candidates: int = 0
@@ -97,12 +96,12 @@ class Stage:
         return RowStore(self.plan.streams_from(self.stream), self.plan.schemas[self.stream], first)
 
     def hold(self, block: Block) -> None:
-        """Hold a block's rows, so that they are found by number; they are not yet found by probes."""
+        """Hold a block's rows, so that they are found by number; probes do not find them yet."""
         if len(block):
             self.rows.append(block.rows, block.counts, self._place(block))
 
     def index(self, block: Block, stages: Mapping[Side, Stage]) -> None:
-        """Let a block's rows be found by probes; the other ``stages`` are sampled when a segment has to be created."""
+        """Index a block's rows, so that probes find them; other ``stages`` are sampled when a segment is created."""
         for partner, window in self.windows.items():
             window.insert(block.batch(self.plan.pair(self.stream, partner)), stages[partner].windows[self.stream])
 
@@ -132,7 +131,7 @@ class Stage:
             self.add(piece)
 
     def expire(self, before: int) -> list[Departed]:
-        """Drop what lies before ``before``, a time or a number, as far as whole steps do; return the rows."""
+        """Drop rows that lie before ``before``, a time or a number, in whole steps; return them."""
         for window in self.windows.values():
             window.expire(before)
         return self.rows.expire(before)
@@ -148,7 +147,7 @@ class Stage:
 
 
 class Stages:
-    """The stages of all streams, and the steps that lead through them."""
+    """The stages of all streams, and the steps through them."""
 
     def __init__(self, plan: MultiPlan, firsts: Mapping[Side, int] | None = None) -> None:
         self.plan = plan
@@ -161,25 +160,25 @@ class Stages:
     def block(
         self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
     ) -> Block:
-        """Return rows as the next block; whoever calls this also lets a stage hold it before the next one."""
+        """Return rows as the next block; the caller lets a stage hold it before it asks for another."""
         limits = {other: stage.rows.end for other, stage in self.of.items()}
         return Block(stream, rows, counts, self.of[stream].rows.end, limits, times=times)
 
     def enter(
         self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
     ) -> Block:
-        """Let rows enter: they get their numbers and are held."""
+        """Let rows enter: they get numbers, and their stage holds them."""
         block = self.block(stream, rows, counts, times)
         self.of[stream].hold(block)
         return block
 
     def index(self, block: Block) -> None:
-        """Let a block that has entered be found by probes."""
+        """Index a block that has entered, so that probes find it."""
         if len(block):
             self.of[block.stream].index(block, self.of)
 
     def enter_all(self, arrived: Arrived) -> Iterator[Block]:
-        """Let the rows of all streams enter, one stream after the other; yield their blocks, none empty."""
+        """Let the rows of all streams enter, one stream after the other; yield the blocks, none of them empty."""
         for stream, rows in arrived.rows.items():
             if rows.num_rows:
                 counts = None if arrived.counts is None else arrived.counts[stream]
@@ -193,11 +192,11 @@ class Stages:
     # --- a step ------------------------------------------------------------------------------------------------------
 
     def start(self, block: Block, limits: Mapping[Side, int] | None = None) -> Partials:
-        """Return a block's rows as partial results; ``limits`` may be narrower than the block's own."""
+        """Return a block's rows as partial results; ``limits`` may be lower than the block's own."""
         return Partials(block, block.limits if limits is None else limits, {block.stream: block.numbers})
 
     def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
-        """Yield the partial results (not none) with a row of one stream more, in portions (none of them empty)."""
+        """Yield partial results (at least one given) with a row of one more stream, in portions, none of them empty."""
         (stream,) = step.streams
         batch, expansion = self.probing(partials, step.via, stream)
         matches = self.of[stream].windows[step.via].probe(batch)
@@ -205,7 +204,7 @@ class Stages:
         yield from self.extended(partials, matches, expansion, passage, new=step.streams, enforced=enforced)
 
     def probing(self, partials: Partials, via: Side, partner: Side) -> tuple[KeyedBatch, Expansion | None]:
-        """Return the rows of ``via`` that look for partners, each once, and which partial results each stands for."""
+        """Return the rows of ``via`` that probe, each once, and the partial results that share each of them."""
         pair = self.plan.pair(via, partner)
         if len(partials.numbers) == 1:
             return partials.block.batch(pair), None
@@ -229,8 +228,8 @@ class Stages:
     ) -> Iterator[Partials]:
         """Yield partial results with the rows of ``matches`` added, verified, in portions.
 
-        The last columns of the rows that matched are the numbers of the ``new`` streams' rows. What is ``enforced``
-        needs no check, and what ``accept`` refuses is not added.
+        The last columns of the stored rows are the numbers of the ``new`` streams' rows. Pairs of streams that are
+        ``enforced`` are not verified. Rows that ``accept`` does not accept are not added.
         """
         checks = [
             self.plan.pair(stream, other)
@@ -263,7 +262,7 @@ class Stages:
             yield found
 
     def _live(self, stream: Side, numbers: Int64s, limits: Mapping[Side, int]) -> Bools | None:
-        """Tell which rows had entered before the block (*refine*) and are still held; None when all are."""
+        """Tell which rows entered before the block (*refine*) and are still held; None if all are."""
         first, limit = self.of[stream].rows.first, limits[stream]
         if len(numbers) == 0 or (int(numbers.min()) >= first and int(numbers.max()) < limit):
             return None
@@ -272,7 +271,7 @@ class Stages:
     # --- verify ------------------------------------------------------------------------------------------------------
 
     def _verified(self, partials: Partials, checks: list[PairPlan], residual: list[Predicate]) -> Partials:
-        """Return the partial results that satisfy all conditions of pairs and the residual."""
+        """Return the partial results that satisfy the plans of the pairs and the residual."""
         for pair in checks:
             if len(partials) == 0:
                 return partials
@@ -309,7 +308,7 @@ class Stages:
     def _satisfying(
         self, partials: Partials, predicate: Predicate, streams: Mapping[Side, Side], schemas: Schemas
     ) -> Partials:
-        """Evaluate a predicate whose sides stand for ``streams``."""
+        """Return the partial results that satisfy a predicate, whose sides are these ``streams``."""
         places: dict[Side, Places] = {}
 
         def gather(column: Column) -> pa.Array:
@@ -324,7 +323,7 @@ class Stages:
     # --- results -----------------------------------------------------------------------------------------------------
 
     def gather(self, partials: Partials) -> pa.Table:
-        """Return results (not none), all streams being bound, as rows."""
+        """Return results (at least one), which bind all streams, as rows."""
         columns = []
         for stream, stage in self.of.items():
             places = stage.rows.places(partials.numbers[stream])

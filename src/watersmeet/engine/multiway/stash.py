@@ -1,16 +1,16 @@
 """The stash: matches of two streams, kept for the rows of the others (Stashed-MJ, section III).
 
-Matches of the two streams are found anyway, when a new row of either enters. They are appended to the stash, and a row
-of any other stream that meets one of the two looks there, instead of in both windows one after the other. For every
-stream that can look into it the stash has an index: a window over those columns of one of the two which the condition
-between them reads, with the numbers of both rows behind them.
+Matches of the two streams are found anyway when a new row of either enters. They are appended to the stash. A row of
+another stream that has a condition with one of the two probes the stash, instead of both windows one after the other.
+For every stream that can probe it the stash has an index: a window over the columns of one of the two that the
+condition reads, with the numbers of both rows behind them.
 
-*Overwritten entries.* The stash is bounded in pairs, and the oldest are overwritten. Pairs come in the order in which
-blocks enter, so what is left is complete from some *border* on: it holds every pair of which at least one row has a
-number at or above the border's number of its stream. Pairs with both numbers below are not looked for in the stash, and
-are *recomputed* by passing through both windows as without a stash, restricted to numbers below the border. So results
-are exact, each once, whatever has been overwritten; and when no row below the border is left in one of the two windows,
-there is nothing to recompute.
+*Overwritten entries.* The stash holds a bounded number of pairs, and the oldest are overwritten. Pairs come in the
+order in which blocks enter, so the stash is complete from some *border* on: it has every pair of which at least one row
+has a number at or above the border's number for its stream. Pairs with both numbers below the border are not taken from
+the stash. They are *recomputed* by passing through both windows as without a stash, restricted to numbers below the
+border. So every result is found exactly once, even if pairs were overwritten. When no row below the border is left in
+one of the two windows, nothing is recomputed.
 
 Cost: a pair is one entry in each index. Entries expire with their row, and are overwritten a segment at a time.
 """
@@ -37,23 +37,23 @@ Border = tuple[int, int]
 """Numbers of rows of the two streams."""
 
 SEGMENTS: Final = 8
-"""A stash that is full is overwritten in so many steps."""
+"""A full stash is overwritten in this many steps."""
 
 
 @dataclass(slots=True)
 class StashIndex:
-    """The pairs, found through one of their two rows (that of ``member``) by rows of another stream."""
+    """An index of the pairs by one of their rows, that of ``member``, for rows of another stream."""
 
     member: Side
     pair: PairPlan
     window: StreamWindow
     border: Border
-    """Pairs with both numbers below are not, or no longer, in this index."""
+    """Pairs with both numbers below it are not in this index, or no longer."""
     begins: deque[Border] = field(default_factory=deque)
-    """For every segment the border from which on it and all newer ones are complete."""
+    """For every segment the border from which it and all newer ones are complete."""
 
     def insert(self, batch: KeyedBatch, begin: Border, probing: StreamWindow, capacity: int) -> int:
-        """Add pairs, which are complete from ``begin`` on; return how many others were overwritten for them."""
+        """Add pairs, which are complete from ``begin`` on; return how many others they have overwritten."""
         window = self.window
         newest = window.segments[-1] if window.segments else None
         if newest is not None and newest.rows + len(batch) > capacity // SEGMENTS:
@@ -78,14 +78,14 @@ class StashIndex:
 
 @dataclass(frozen=True, slots=True)
 class StashPlan:
-    """Whose matches are stashed, and through whose rows (``members``) the rows of each other stream find them."""
+    """The streams whose matches are stashed, and for each other stream the one that it probes (``members``)."""
 
     streams: tuple[Side, Side]
     members: dict[Side, Side]
 
 
 class Stash:
-    """Matches of two streams; begins with those of the rows that are stored already, or with none."""
+    """Matches of two streams. It begins with those of all stored rows, or empty."""
 
     def __init__(self, stages: Stages, plan: StashPlan, capacity: int, *, is_filled: bool) -> None:
         self.plan = plan
@@ -117,14 +117,14 @@ class Stash:
         return sum(index.window.nbytes for index in self.indexes.values())
 
     def add(self, pairs: Partials, *, is_first: bool) -> None:
-        """Append matches of the two streams that a block has found; ``is_first`` if they are its first portion."""
+        """Append the matches that a block of one of the streams has found; ``is_first`` for its first portion."""
         block = pairs.block
         limits = {**block.limits, block.stream: block.limits[block.stream] + len(block)}
         begin, after = ((where[self.streams[0]], where[self.streams[1]]) for where in (block.limits, limits))
         self._append(pairs, begin if is_first else after, after)
 
     def _append(self, pairs: Partials, begin: Border, after: Border) -> None:
-        """Append pairs; a segment that begins with these is complete from ``begin``, one within them from ``after``."""
+        """Append pairs; a segment that begins with the first is complete from ``begin``, later ones from ``after``."""
         step = max(1, self.capacity // SEGMENTS)
         for at in range(0, len(pairs), step):
             part = pairs.extended(slice(at, at + step), {})
@@ -143,7 +143,7 @@ class Stash:
         return KeyedBatch(pair.plan, pair.side(member), rows, arrival)
 
     def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:
-        """Yield the partial results (not none) with a row of both streams more, as far as the stash is complete."""
+        """Yield partial results (at least one given) with a row of both streams, as far as the stash is complete."""
         index = self.indexes[step.via]
         batch, expansion = self._stages.probing(partials, step.via, index.member)
         first, second = self.streams
@@ -163,7 +163,7 @@ class Stash:
         )
 
     def missing(self, via: Side) -> Border | None:
-        """Return the border below which pairs have to be recomputed; None when no such pair is left."""
+        """Return the border below which pairs must be recomputed, or None if no such pair is left."""
         border = self.indexes[via].border
         return border if self._has_rows_below(border) else None
 

@@ -1,13 +1,13 @@
 """Stashed-MJ: the matches of two streams are kept for the rows of the others (section III).
 
-The first of two stages holds the two streams and the stash, the second all others. A new row of the two looks for its
-matches in the other's window first; they go into the stash and then, as partial results, on through the second stage. A
-new row of another stream looks into the stash, where it would have passed through two windows.
+The first of two stages has the two streams and the stash, the second has all others. A new row of the two first probes
+the other's window. Its matches go into the stash and then, as partial results, through the second stage. A new row of
+another stream probes the stash instead of two windows.
 
-Which two streams, and whether at all, follows from the work that is expected with and without a stash (partial results
-and candidates per row, weighted by how often rows of each stream enter; see
-:mod:`watersmeet.engine.multiway.probe_order`). A stash that could not hold the matches of both windows is not worth
-filling, for most of its entries would be overwritten and recomputed: such a stash rests until there are fewer matches.
+Whether there is a stash, and for which two streams, follows from the work that is expected with and without one
+(partial results and candidates per row, weighted by the streams' rates; see
+:mod:`watersmeet.engine.multiway.probe_order`). A stash that cannot hold the matches of both windows does not pay,
+because most of its entries would be overwritten and recomputed: there is none then, until there are fewer matches.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from watersmeet.window.expiry import Bounds, Departed
 __all__ = ["Stashed", "strategy_of"]
 
 INSERT_WORK: Final = 4.0
-"""What a pair costs in one index of the stash, where a candidate costs one."""
+"""The work of a pair in one index of the stash; that of a candidate is 1."""
 WORTHWHILE: Final = 0.7
-"""A change has to promise at most this part of the present work."""
+"""A change must promise at most this fraction of the current work."""
 
 
 class Stashed(Circular):
-    """Joins blocks one after the other, with a stash while that is worth its while."""
+    """Joins blocks one after the other, with a stash while that pays."""
 
     def __init__(self, stages: Stages, capacity: int, *, always: bool, fills: bool = True) -> None:
         super().__init__(stages)
@@ -65,7 +65,7 @@ class Stashed(Circular):
         return self._other_starts(block, self.stash)
 
     def _stashed_starts(self, block: Block, stash: Stash) -> Iterator[tuple[Partials, Steps]]:
-        """Yield the pairs that a block of the two streams finds, and stash them."""
+        """Stash the pairs that a block of one of the two streams finds, and yield them."""
         other = stash.streams[1] if block.stream == stash.streams[0] else stash.streams[0]
         start, step, passage = self.stages.start(block), Step((other,), block.stream), Passage()
         steps = self.orders.steps(frozenset(stash.streams))
@@ -75,7 +75,7 @@ class Stashed(Circular):
         self.note(start, step, passage)
 
     def _other_starts(self, block: Block, stash: Stash) -> Iterator[tuple[Partials, Steps]]:
-        """Yield a block of another stream, to look into the stash, and again for what is no longer there."""
+        """Yield a block of another stream to probe the stash, and again for pairs that were overwritten."""
         start = self.stages.start(block)
         steps = self.orders.steps(start.bound, stash.plan)
         yield start, steps
@@ -98,7 +98,7 @@ class Stashed(Circular):
             self.hits += passage.found
 
     def renew(self) -> None:
-        """Stash the matches of all rows stored, after some were loaded."""
+        """Stash the matches of all stored rows, after rows were loaded."""
         if self.stash is not None:
             self._use(self.stash.plan)
 
@@ -111,7 +111,7 @@ class Stashed(Circular):
     # --- decide ------------------------------------------------------------------------------------------------------
 
     def decide(self) -> None:
-        """Choose whose matches are stashed, if any."""
+        """Choose the two streams whose matches are stashed, or none."""
         without = self._work(None)
         present = without if self.stash is None else self._work(self.stash.plan)
         fitting = [(self._work(plan), plan) for plan in self._plans() if self._pairs(plan) <= self.capacity]
@@ -140,7 +140,7 @@ class Stashed(Circular):
         self.stash = None
 
     def _plans(self) -> list[StashPlan]:
-        """Return every two streams that have a condition with each other, and some other with one of them."""
+        """Return a plan for every two streams that have a condition with each other, and one with a third stream."""
         plans = []
         for pair in self.stages.plan.pairs.values():
             members = {}
@@ -153,7 +153,7 @@ class Stashed(Circular):
         return plans
 
     def _pairs(self, plan: StashPlan) -> float:
-        """Return how many pairs a stash would hold: what the rows of both windows found when they entered."""
+        """Return the number of pairs that a stash would hold: those that the rows of both windows have found."""
         first, second = plan.streams
         return self.orders.live_pairs(first, second) + self.orders.live_pairs(second, first)
 
@@ -173,7 +173,7 @@ class Stashed(Circular):
 
 
 def strategy_of(stages: Stages, name: Strategy, stash_rows: int, *, fills: bool = True) -> Circular:
-    """Return a strategy by its name; a stash that it ``fills`` begins with the matches of all rows that are stored."""
+    """Return a strategy by its name; with ``fills`` a stash begins with the matches of all stored rows."""
     if name == "circular":
         return Circular(stages)
     return Stashed(stages, stash_rows, always=name == "stashed", fills=fills)

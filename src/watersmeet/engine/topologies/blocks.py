@@ -1,6 +1,6 @@
-"""Blocks: the rows of a slice cut into messages, and the part of a block that one core stores.
+"""Blocks: rows of a slice that are sent in one message, and the rows of a block that one core stores.
 
-A block is a slice of a batch, which knows where it was cut from: two that follow each other are joined without a copy.
+A block is cut from a batch and knows where, so two blocks that follow each other are concatenated without a copy.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ __all__ = ["blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "share_of
 
 
 def joined_blocks(blocks: Sequence[KeyedBatch]) -> KeyedBatch | None:
-    """Return some blocks as one, if each follows the one before it in the same batch."""
+    """Return blocks as one, or None unless each follows the one before it in the same batch."""
     return KeyedBatch.concat(blocks) if all(map(KeyedBatch.is_followed_by, blocks, blocks[1:])) else None
 
 
 def blocks_of(batch: KeyedBatch, block_rows: int) -> Iterator[KeyedBatch]:
-    """Yield a batch in blocks of at most so many rows."""
+    """Yield a batch in blocks of at most ``block_rows`` rows."""
     for begin in range(0, len(batch), block_rows):
         yield batch.slice(begin, min(begin + block_rows, len(batch)))
 
 
 def blocks_in_order_of_arrival(part: Slice, block_rows: int) -> Iterator[KeyedBatch]:
-    """Yield the blocks of numbered rows so that every row comes before all that arrived later.
+    """Yield numbered rows in blocks so that every row comes before all that arrived later.
 
-    Where a count window's order takes rows of both streams in turn, a block ends with every turn.
+    If rows of both streams arrive in turn, as they may in a count window, a block ends at every turn.
     """
     numbers = {"left": numbers_of(part.left.rows), "right": numbers_of(part.right.rows)}
     begin = {"left": 0, "right": 0}
@@ -48,7 +48,7 @@ def blocks_in_order_of_arrival(part: Slice, block_rows: int) -> Iterator[KeyedBa
 
 
 def share_of(batch: KeyedBatch, counted: int, core: int, cores: int) -> KeyedBatch:
-    """Return the rows that ``core`` stores: of ``cores`` in turn, ``counted`` rows of the stream having come before."""
+    """Return the rows that ``core`` stores: ``cores`` take turns, and ``counted`` rows of the stream came before."""
     if cores == 1:
         return batch
     return batch.take(np.arange((core - counted) % cores, len(batch), cores))

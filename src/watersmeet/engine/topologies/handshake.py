@@ -1,32 +1,34 @@
 """Handshake join: two streams flow past each other along a chain of cores (sections 3 and 4, figure 7).
 
 Left rows enter at core 0 and move to the right, right rows enter at the last core and move to the left. A core holds a
-segment of both windows. A block that enters a segment is compared with the other stream's segment there (*eager scan*,
-here by whatever index the rows are stored in), then stored; and when a segment holds more than its share, its oldest
-blocks move on. So any two rows meet on exactly one core, provided they cannot pass each other between two cores:
+stretch of both windows (the paper's segment). A block that enters a stretch is compared with the other stream's stretch
+there (*eager scan*, here by the rows' index) and then stored. When a stretch has more than its share of rows, its
+oldest blocks move on. So any two rows meet on exactly one core, provided that they cannot pass each other between two
+cores:
 
-*Two-phase forwarding.* A block that was sent stays in its old segment, marked as sent, until the receiver has
-acknowledged it. Acknowledgements travel in the same FIFO as blocks. Say a left and a right block cross between two
-cores. The left one arrives at the right core before the acknowledgement of the right one, which was sent after it, so
-there they meet. Had the left core received the right block first, they would have met there, and the acknowledgement
-would arrive first and let the left block find nothing. An acknowledgement is always for the oldest block, so it need
-not say which. Of two blocks that cross, one must not find the other: a right block passes over left ones that are
-marked as sent. (The paper's figures show this, its pseudo code does not say it.)
+*Two-phase forwarding.* A block that was sent stays in its old stretch, marked as sent, until the receiver has
+acknowledged it. Acknowledgements travel in the same FIFO as blocks. Suppose that a left and a right block cross between
+two cores. The left block arrives at the right core before the acknowledgement of the right block, which was sent later,
+so they meet there. If the left core had received the right block first, they would have met at the left core, and the
+acknowledgement would arrive first, so that the left block finds nothing. An acknowledgement is always for the oldest
+block, so it need not name it. Of two blocks that cross, one must not find the other: a right block skips left blocks
+that are marked as sent. (The paper's figures show this, its pseudo code does not.)
 
-*Pipeline ends* (section 4.3). What expires is said at the end where a stream leaves, in the FIFO of the other stream:
-all rows that could still meet it have entered before. The message then runs along the chain, telling every core how
-many rows are left, from which follows its share: the rows of a window are spread evenly, or by ``weights``.
+*Pipeline ends* (section 4.3). The message of expiry starts at the end where a stream leaves, in the FIFO of the other
+stream: all rows that could still meet the expired ones have entered before. It runs along the chain and tells every
+core how many rows are left, from which the core's share follows: the rows of a window are spread evenly, or by
+``weights``.
 
-Invariant: when nothing moves, left row and right row have met iff the left row's core is not to the left of the right
-row's, or both were restored: what a snapshot holds has met. That is what ``owed`` goes by.
+Invariant: when nothing moves, a left and a right row have met iff the left row's core is not to the left of the right
+row's core, or both rows were restored (all rows in a snapshot have met). ``owed`` relies on that.
 
-Bounds. A core never waits to send, so no two can wait for each other: it has at most ``UNACKNOWLEDGED`` blocks of each
-stream under way and keeps the rest in its segment. The caller waits when an end of the chain is full.
+Bounds. A core never waits to send, so no two cores can wait for each other: at most ``UNACKNOWLEDGED`` blocks of each
+stream are unacknowledged, and the rest stays in the core's stretch. The caller waits while an end of the chain is full.
 
-Departures. Messages are blocks; those that wait in a row are met together, then stored and acknowledged one by one, as
-if nothing had come between them. A core makes room for them before it meets them, so that all cores down the chain
-compare at the same time; when blocks move on is free, since two that cross meet once at any rate. In a time window,
-too, rows move on by their number, not their age: a burst then spreads over all cores instead of travelling as a bubble.
+Departures. Messages are blocks. Blocks that wait one behind the other probe together, and are then stored and
+acknowledged one by one. A core sends blocks on before it probes, so that all cores down the chain work at the same
+time; it may do so at any time, because two blocks that cross always meet once. In a time window too, rows move on by
+their number, not by their age, so a burst spreads over all cores instead of moving as a bubble.
 """
 
 from __future__ import annotations
@@ -59,12 +61,12 @@ __all__ = ["Handshake"]
 
 UNACKNOWLEDGED: Final = 8
 LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
-"""Left rows come in the lane from the left, right rows in the one from the right."""
+"""Left rows come in the lane from the left, right rows in the lane from the right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A block that moves on, or some in a row that are met together; ``alive`` rows of its stream are in the window."""
+    """A block that moves on, or several that probe together; ``alive`` rows of its stream are in the window."""
 
     blocks: tuple[KeyedBatch, ...]
     alive: int
@@ -105,7 +107,7 @@ class HandshakeCore:
         self.weight = weight
         self.segments: dict[Side, Stretch] = {side: Stretch(layout.plan, side) for side in OTHER_SIDE}
         self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
-        """The neighbour that a stream moves on to; None at its end."""
+        """For each stream the core that its rows move on to; None at the end."""
         self._sent: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
         self._share: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
         self._expired: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
@@ -114,10 +116,10 @@ class HandshakeCore:
         """Rows with smaller numbers were restored."""
         self.found: list[pa.Table] = []
         self.departed: dict[Side, list[Departed]] = {side: [] for side in OTHER_SIDE}
-        """Rows that have expired at the end of their way."""
+        """Rows that have expired at the end of the chain."""
 
     def handle(self, _: int, message: Message) -> None:
-        """Process a message, then let move on what still should (lines 2 to 7)."""
+        """Process a message, then send on blocks that are too many (lines 2 to 7)."""
         match message:
             case Rows(blocks, alive):
                 self._receive(blocks, alive)
@@ -126,7 +128,7 @@ class HandshakeCore:
             case Expiry(side, before, alive):
                 self._expired[side] = before
                 self.count(side, alive)
-                self._send(OTHER_SIDE[side], message)  # on, with the other stream
+                self._send(OTHER_SIDE[side], message)  # onwards, with the other stream
         for side in OTHER_SIDE:
             self._move_on(side)
 
@@ -135,7 +137,7 @@ class HandshakeCore:
         assert batch is not None
         side, other = batch.side, self.segments[OTHER_SIDE[batch.side]]
         self.count(side, alive)
-        self._move_on(side, len(batch))  # at once: the next core need not wait until this one has compared all rows
+        self._move_on(side, len(batch))  # before probing, so that the next core need not wait
         crossing = self._sent["left"] if side == "right" else 0
         self.found += self._layout.gather(batch, self.partners(batch, crossing))  # line 12
         for block in blocks:
@@ -143,7 +145,7 @@ class HandshakeCore:
             self._send(OTHER_SIDE[side], Acknowledgement(side))  # line 14
 
     def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
-        """Return the rows here that a block meets, and has not met before."""
+        """Return the pairs of a batch with rows here that it has not met before."""
         found = self.segments[OTHER_SIDE[batch.side]].probe(batch, passed_over)
         if extent_of_numbers(batch).high >= self.restored_before:
             return list(found)
@@ -154,14 +156,14 @@ class HandshakeCore:
         self.segments[side].drop_oldest()  # line 19
 
     def count(self, side: Side, alive: int) -> None:
-        """Take note of how many rows of a stream are in its window, and so of how many are meant to be here."""
+        """Set the number of rows in a stream's window, from which this core's share follows."""
         self._alive[side] = alive
         self._share[side] = int(alive * self.weight)
 
     def _move_on(self, side: Side, arriving: int = 0) -> None:
-        """Send the oldest blocks that are too many, or drop those that have expired where the way ends.
+        """Send the oldest blocks that are too many, or at the end of the chain drop those that have expired.
 
-        So many rows as are ``arriving`` will be stored next.
+        ``arriving`` rows will be stored next.
         """
         segment = self.segments[side]
         if self.next[side] is None:
@@ -174,7 +176,7 @@ class HandshakeCore:
         unsent = segment.rows + arriving - sum(len(segment.blocks[at]) for at in range(self._sent[side]))
         while unsent > self._share[side] and self._sent[side] < UNACKNOWLEDGED:  # lines 23 to 26
             if self._sent[side] == len(segment.blocks):
-                return  # more are arriving than are meant to be here
+                return  # more rows are arriving than should be here
             block = segment.blocks[self._sent[side]]
             unsent -= len(block)
             self._forward(side, block)
@@ -185,14 +187,14 @@ class HandshakeCore:
         self._send(side, Rows((block,), self._alive[side]))
 
     def _send(self, direction: Side, message: Message) -> None:
-        """Send a message the way a stream flows; at the end of the chain there is nobody to hear it."""
+        """Send a message in the direction of a stream; at the end of the chain nothing is sent."""
         neighbour = self.next[direction]
         if neighbour is not None:
             neighbour.put_at_once(message, LANE[direction])
 
 
 class Handshake(Topology):
-    """The chain, and the caller as source of both streams."""
+    """The chain of cores; the caller feeds both ends."""
 
     keeps_order: ClassVar[bool] = False
     meets_later: ClassVar[bool] = True
@@ -214,7 +216,7 @@ class Handshake(Topology):
         self._loaded: dict[Side, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
 
     def push(self, part: Slice) -> list[pa.Table]:
-        """Let the blocks of both streams enter at their ends, wait until nothing moves."""
+        """Let the blocks of both streams enter at their ends, and wait until nothing moves."""
         self._place_loaded()
         block_rows, moved = self._layout.block_rows, False
         for pair in zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows)):
@@ -228,7 +230,7 @@ class Handshake(Topology):
         return self._handed_over()
 
     def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
-        """Tell all cores what has expired; rows leave at the end of their way. Pairs of rows that move on are owed."""
+        """Tell all cores what has expired; rows leave at the end of the chain. Pairs of rows that move are kept."""
         self._place_loaded()
         told = False
         for side, place in before.items():
@@ -252,9 +254,9 @@ class Handshake(Topology):
         return found
 
     def owed(self) -> list[pa.Table]:
-        """Return the pairs whose rows are still on their way to each other: left rows to the left of right ones.
+        """Return the pairs of rows that have not met yet, left rows to the left of right ones.
 
-        With them come those that met since the last push.
+        The result also has the pairs found since the last push.
         """
         self._place_loaded()
         owed = [table for core in self._cores for table in core.found]
@@ -270,21 +272,21 @@ class Handshake(Topology):
         return [piece for core in self._cores for piece in core.segments[side].pieces]
 
     def save(self, side: Side) -> list[SavedSegment]:
-        """Return a side's rows, those nearest to the end of their way first."""
+        """Return a side's rows, those nearest to the end of the chain first."""
         self._place_loaded()
         blocks = [block for core in self._way_back(side) for block in core.segments[side].blocks]
         return [(block.rows, None if block.arrival is None else block.arrival.sequence) for block in blocks]
 
     def _way_back(self, side: Side) -> Sequence[HandshakeCore]:
-        """Return the cores from where a stream leaves to where it enters: its oldest rows first."""
+        """Return the cores from the end where a stream leaves to where it enters: those of its oldest rows first."""
         return self._cores[::-1] if side == "left" else self._cores
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
-        """Take in saved rows; they are placed when all are there."""
+        """Keep saved rows; they are spread over the chain when all have been loaded."""
         self._loaded[side].append((rows, sequence))
 
     def _place_loaded(self) -> None:
-        """Spread restored rows over the chain, the oldest nearest to the end of their way."""
+        """Spread restored rows over the chain, the oldest nearest to the end where they leave."""
         for side, saved in self._loaded.items():
             if not saved:
                 continue
@@ -302,12 +304,12 @@ class Handshake(Topology):
             saved.clear()
 
     def _in_order(self, side: Side, saved: list[SavedSegment]) -> KeyedBatch:
-        """Put saved rows together, in the order of their numbers."""
+        """Return saved rows as one batch, in the order of their numbers."""
         rows = pa.concat_batches([segment for segment, _ in saved])
         order = np.argsort(numbers_of(rows), kind="stable")
         sequences = [sequence for _, sequence in saved if sequence is not None]
         sequence = np.concatenate(sequences)[order] if sequences else None
-        # They came before all rows that they have not met yet, so they have seen none of those.
+        # They came before all rows that they have not met yet, so none of those came before them.
         arrival = None if sequence is None else Arrival(sequence, np.zeros(len(sequence), np.int64))
         return KeyedBatch(self._layout.plan, side, rows.take(pa.array(order)), arrival)
 
@@ -317,7 +319,7 @@ class Handshake(Topology):
 
 
 class _Alive:
-    """How many rows of a stream are in its window: the blocks that entered, less those that expired."""
+    """The number of rows in a stream's window: those of the blocks that entered, less those that expired."""
 
     def __init__(self) -> None:
         self._blocks: deque[tuple[int, int]] = deque()
@@ -329,7 +331,7 @@ class _Alive:
         return self.rows
 
     def expire(self, before: int) -> bool:
-        """Leave out the oldest blocks that lie before ``before``; tell whether there were any."""
+        """Remove the oldest blocks that lie before ``before``; tell whether there were any."""
         rows = self.rows
         while self._blocks and self._blocks[0][0] < before:
             self.rows -= self._blocks.popleft()[1]

@@ -1,8 +1,7 @@
-"""Kang's three steps on one core (handshake join, section 2.2), batch-wise: the reference for every other topology.
+"""Kang's three steps on one core (handshake join, section 2.2), for batches: the reference for all other topologies.
 
-For a batch that arrives: (1) scan the other stream's window for partners, (2) insert the batch into its own window,
-(3) invalidate what has expired. Of two batches that arrive together the left one goes first, so a pair of two new rows
-is found once, by the right row.
+For a batch that arrives: (1) probe the other stream's window, (2) insert the batch into its own window, (3) let rows
+expire. Of two batches in a slice the left one goes first, so a pair of two new rows is found once, by the right row.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Kang(WholeWindows):
     keeps_order: ClassVar[bool] = False
 
     def push(self, part: Slice) -> list[pa.Table]:
-        """Probe, insert."""
+        """Probe and insert."""
         return [table for tables in self.in_portions(part, None) for table in tables]
 
     def close(self) -> None:

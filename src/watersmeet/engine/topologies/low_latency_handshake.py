@@ -1,17 +1,18 @@
-"""Low-latency handshake join: rows run through the whole chain at once and are stored at one home core each.
+"""Low-latency handshake join: rows run through the whole chain without waiting and are stored at one home core each.
 
 Left rows run from core 0 to the right, right rows from the last core to the left. A core passes a block on before it
-joins it (*fast forwarding*), so a row reaches its partners after as many hops as they are away, not when the window has
-moved that far. Rows do not move once stored; their home follows from counting, as in SplitJoin.
+joins it (*fast forwarding*). So a row reaches its partners after as many hops as they are away, not when the window has
+moved that far. Stored rows do not move; their home follows from counting, as in SplitJoin.
 
 *The fresh-tuple rule.* A row is fresh until it has passed all cores. An old row is at home, where every fresh row of
-the other stream passes and finds it, once. Two fresh rows may cross anywhere: left to chance they could be found at
-both homes or at neither. So they are found at the left row's home, by whichever comes there second: a right row looks
-into the fresh left rows at home there; a left row, at its home alone, looks into the fresh right rows that have passed.
+the other stream passes and finds it, once. Two fresh rows may cross anywhere, so without a rule they might be found at
+both homes or at neither. By the rule they are found at the left row's home, by the row that comes there second: a right
+row probes the fresh left rows that are at home there, and a left row at its home probes the fresh right rows that have
+passed.
 
-Rows grow old together, an *epoch* at a time: when everything that entered has passed all cores, each core is told so
-and moves its fresh rows to its windows. An epoch is bounded in blocks, which bounds the messages under way, so that a
-core never waits to send and no two can wait for each other.
+Rows become old together, an *epoch* at a time: when all rows that entered have passed all cores, each core is told so
+and moves its fresh rows to its windows. An epoch has a bounded number of blocks, and so of messages. So a core never
+waits to send, and no two cores can wait for each other.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A block on its way; ``counted`` rows of its stream entered before it."""
+    """A block that runs through the chain; ``counted`` rows of its stream entered before it."""
 
     batch: KeyedBatch
     counted: int
@@ -51,7 +52,7 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Everything that entered has passed all cores."""
+    """All rows that entered have passed all cores."""
 
 
 Message = Fresh | EpochEnd
@@ -105,7 +106,7 @@ class LowLatencyCore:
         return share_of(batch, counted, self._number, self._layout.cores)
 
     def _meet_passed(self, home: KeyedBatch) -> list[Match]:
-        """Meet the fresh right rows that were here before these left rows, and stay for those to come."""
+        """Probe the fresh right rows that have passed, and store these left rows for those to come."""
         if not len(home):
             return []
         found = list(self._passed.probe(home))
@@ -113,20 +114,20 @@ class LowLatencyCore:
         return found
 
     def _meet_fresh(self, batch: KeyedBatch) -> list[Match]:
-        """Meet the fresh left rows at home here, and be remembered for those to come."""
+        """Probe the fresh left rows at home here, and store these right rows for those to come."""
         found = list(self._fresh_here.probe(batch))
         self._passed.insert(batch, self._fresh_here)
         return found
 
     def _end_epoch(self) -> None:
-        """Store what has grown old."""
+        """Move the fresh rows at home here to the windows."""
         for home in self._to_store:
             self.windows[home.side].insert(home, self.windows[OTHER_SIDE[home.side]])
         self._begin_epoch()
 
 
 class LowLatencyHandshake(Topology):
-    """The chain, and the caller as source and coordinator."""
+    """The chain of cores; the caller feeds both ends and ends epochs."""
 
     keeps_order: ClassVar[bool] = False
 
@@ -144,7 +145,7 @@ class LowLatencyHandshake(Topology):
         self._counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
 
     def push(self, part: Slice) -> list[pa.Table]:
-        """Let the blocks of both streams run through the chain, an epoch at a time."""
+        """Send the blocks of both streams through the chain, an epoch at a time."""
         block_rows = self._layout.block_rows
         pairs = zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows))
         epoch = list(islice(pairs, EPOCH_BLOCKS))
@@ -171,7 +172,7 @@ class LowLatencyHandshake(Topology):
         return [core.windows[side] for core in self._cores]
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
-        """Give saved rows homes."""
+        """Store saved rows at their homes."""
         arrival = None if sequence is None else Arrival(sequence, sequence)
         saved = KeyedBatch(self._layout.plan, side, rows, arrival)
         for core in self._cores:

@@ -1,24 +1,24 @@
-"""PanJoin (section III-A): a manager that gives commands, workers that carry them out on subwindows.
+"""PanJoin (section III-A): a manager gives commands, and workers carry them out on subwindows.
 
-The five steps: (1) *collect* rows, which the caller's pushes do, (2) *preprocess*: keys are computed and each batch is
-sorted once, (3) *send* the commands of a push, (4) *process*, (5) *feed back* the pairs. The commands are ``create``
-and ``insert`` (one for the newest subwindow) and ``probe`` (for the other stream's subwindows); ``expire`` comes from
-the driver. Gathering the columns of what a probe has found is a command too, for either side of the pairs: nothing
-waits for it, so it fills the time in which a worker would wait for another.
+The five steps are: (1) *collect* rows, which the caller's pushes do, (2) *preprocess*: compute keys and sort each batch
+once, (3) *send* the commands of a push, (4) *process* them, (5) *feed back* the pairs. The commands are ``create`` and
+``insert`` (one for the newest subwindow) and ``probe`` (for the other stream's subwindows); ``expire`` comes from the
+driver. Gathering the columns of pairs is a command too, one for each side. No command waits for it, so it fills the
+time in which a worker would wait for another.
 
-Where it departs. Workers share one memory, and that pays twice. The manager's thread is a worker too, so one core needs
-no other thread and is as fast as ``kang``. And a command need not be carried out by the owner of a subwindow: there are
-two or three subwindows only, so a batch's sorted probes are shared out instead, a stretch of keys to each command, and
-whoever is free takes the next. Cores are thus kept busy without cutting the window into more subwindows, each of which
-all probes would have to search. A stretch that an index alone answers is short work, though, and Python's part of it is
-done by one thread at a time: such batches are cut into few, long stretches.
+Departures. Workers share one memory, which has two advantages. First, the manager's thread is a worker too, so a join
+on one core needs no other thread and is as fast as ``kang``. Second, any worker may work on any subwindow. There are
+only two or three subwindows, so a batch's sorted probes are divided instead, a stretch of keys for each command, and a
+free worker takes the next one. So cores are kept busy without dividing the window into more subwindows, each of which
+all probes would have to search. If an index alone answers a stretch, that takes little time, and the Python around it
+runs in one thread at a time: such batches are cut into few, long stretches.
 
-Invariant: a command waits for those whose traces it must see, or must not be seen by. Right rows probe the left window
-when the left batch is in it, and are inserted when all left rows have probed the right window. So a pair of two new
-rows is found once, by the right row. Of two workers one can thus insert the left batch and then probe with the right
-one, while the other probes with the left batch and then inserts the right one: as much work for both. Pairs may be
-gathered while their rows' window grows: a match holds on to the piece of memory in which it found its rows, and these
-never change. Results in portions (``pushes``) are found in the caller's thread alone.
+Invariant: a command waits for the commands whose effects it must see, and for those that must not see its own. Right
+rows probe the left window when the left batch is in it, and are inserted when all left rows have probed the right
+window. So a pair of two new rows is found once, by the right row. One of two workers can insert the left batch and then
+probe with the right one, while the other probes with the left batch and then inserts the right one: that is the same
+work for both. Pairs may be gathered while their rows' window grows: a match refers to the memory in which it found its
+rows, and that never changes. Results in portions (``pushes``) are found in the caller's thread alone.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from watersmeet.window.stream_window import Match, StreamWindow
 __all__ = ["PanJoin"]
 
 LEAST_PROBES: Final = 2048
-"""Fewer rows are not worth waking a thread, unless they scan."""
+"""With fewer rows waking a thread does not pay, unless they scan."""
 LEAST_STRETCH: Final = 1 << 14
 MOST_STRETCHES: Final = 4
-"""Of a batch that an index alone answers: shorter or more would wait for the interpreter's lock longer than they gain.
-"""
+"""Limits for a batch that an index alone answers: with shorter or more stretches threads would wait too long for the
+interpreter's lock."""
 LONG_SCAN: Final = 1 << 24
-"""Comparisons: a stretch of so many takes about 10 ms, beside which what Python does for it is little."""
+"""Comparisons of a long scan: they take about 10 ms, compared with which the Python around them is little."""
 SCANS_PER_CORE: Final = 2
-"""Long scans of a batch, so that a core that somebody else slows down gets fewer of them."""
+"""Long scans of a batch per core: more than one, so that a core that other programs slow down gets fewer."""
 EVEN: Final = 1.25
-"""Batches of both streams are about as large if neither has more than so many times the other's rows."""
+"""Two batches are about equally large if neither has more than this many times the other's rows."""
 
 
 @dataclass(eq=False, slots=True)
 class _Command:
-    """Something to do once other commands are done."""
+    """Work to do once other commands are done."""
 
     run: Callable[[], None]
     after: Sequence[_Command] = ()
@@ -73,7 +73,7 @@ class _Command:
 
 @dataclass(eq=False, slots=True)
 class _Stretch:
-    """Some probes of a batch: the pairs that they find, as row numbers first and then as columns."""
+    """A stretch of a batch's probes, and the pairs that they find: first as row numbers, then as columns."""
 
     window: StreamWindow
     probing: KeyedBatch
@@ -106,7 +106,7 @@ class _Round:
         self._commands = list(commands)
 
     def work(self) -> None:
-        """Carry out commands until all have been taken: the first that need not wait for others."""
+        """Carry out commands until all have been taken; each time the first that need not wait for others."""
         try:
             while (command := self._claim()) is not None:
                 command.run()
@@ -163,10 +163,10 @@ class PanJoin(WholeWindows):
     def _commands(
         self, left: KeyedBatch, right: KeyedBatch, left_stretches: list[_Stretch], right_stretches: list[_Stretch]
     ) -> list[_Command]:
-        """Return the commands for a push; see the module's header for what waits for what.
+        """Return the commands for a push; the module's header explains which commands wait for others.
 
         They are taken in this order. Two workers each sort a batch and then probe with it, while their cache still has
-        it. What nothing waits for comes last, in small pieces, so that all workers are done at about the same time.
+        it. Small commands that no other waits for come last, so all workers finish at about the same time.
         """
         for batch in (left, right):
             self._windows[batch.side].announce(batch)
@@ -182,16 +182,16 @@ class PanJoin(WholeWindows):
         return commands
 
     def _stretches(self, left: int, right: int) -> int:
-        """Return into how many stretches each batch's probes are cut at most, so that cores get as much to do.
+        """Return the most stretches for each batch's probes, so that cores get equal work.
 
-        Fewer are better: threads that return from short kernels wait for the interpreter's lock more often.
+        Fewer are better, because threads that return from short kernels wait for the interpreter's lock more often.
         """
         cores = self._layout.cores
         even = max(left, right) <= EVEN * min(left, right)
         return min(self._most_stretches, cores // 2 if even and cores % 2 == 0 else cores)
 
     def _sort(self, batch: KeyedBatch) -> None:
-        """Step 2: sort a batch, by all orders in which it will be looked up."""
+        """Sort a batch in all orders in which it will probe and be inserted (step 2)."""
         for segment in self._windows[OTHER_SIDE[batch.side]].segments:
             batch.probes(segment.choice.order)
         own = self._windows[batch.side].segments
@@ -199,7 +199,7 @@ class PanJoin(WholeWindows):
             batch.sorted(own[-1].choice.order)
 
     def _cut(self, batch: KeyedBatch, most: int) -> list[_Stretch]:
-        """Cut a batch's probes into stretches, at most so many; more if they are long scans."""
+        """Cut a batch's probes into at most ``most`` stretches, or into more if they are long scans."""
         window = self._windows[OTHER_SIDE[batch.side]]
         count = max(1, min(most, len(batch) // self._least_stretch))
         cores = self._layout.cores
@@ -208,7 +208,7 @@ class PanJoin(WholeWindows):
         return [_Stretch(window, batch.portion(number, count)) for number in range(count)]
 
     def _process(self, commands: list[_Command], at_once: int, rows: int) -> None:
-        """Give the commands for so many rows to workers, take part and wait (steps 3 and 4)."""
+        """Give the commands for ``rows`` rows to workers, take part, and wait (steps 3 and 4)."""
         round_ = _Round(commands)
         helpers = self._workers[: at_once - 1] if rows >= self._least_probes else []
         for worker in helpers:
@@ -218,5 +218,5 @@ class PanJoin(WholeWindows):
             self._crew.wait_until_quiet()
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         self._crew.close()

@@ -1,21 +1,21 @@
 """SplitJoin: storing and processing are split, and neither needs a coordinator.
 
-*Distribution* (sections 4.2, 4.3). Blocks of both streams go, in their order of arrival, to every core: down a tree
-whose inner nodes are threads that pass messages on. A core processes all rows and stores some: it counts the rows of
-each stream, and those whose number is its own modulo the number of cores are its.
+*Distribution* (sections 4.2, 4.3). Blocks of both streams go to every core in the order of arrival, down a tree whose
+inner nodes are threads that pass messages on. A core processes all rows and stores some: it counts the rows of each
+stream, and stores those whose number is its own modulo the number of cores.
 
-*Join core* (algorithm 2). The left region stores left rows and is probed by right ones, the right region the other way
-round. Expiry (section 4.4) is local in that each core drops rows of its own regions, and needs no messages: between two
-pushes the driver tells how far back rows can still be met.
+*Join core* (algorithm 2). The left region stores left rows, and right rows probe it; the right region is the opposite.
+Expiry (section 4.4) is local: each core drops rows of its own regions, and no messages are needed. Between two pushes
+the driver gives the bounds.
 
-*Gathering* (section 5). A core punctuates its results with stars: after every so many probing rows, and within one
-probing row after every so many stored ones. Mergers put the results of all cores between the same two stars together,
-two by two, and hand one star on. With a star after every probing row results are in outer order, with one after every
-stored row in inner order as well; with fewer stars rows are out of order only between two of them. A star is kept as
-the mark that results before it share, so merging is a stable sort by marks.
+*Gathering* (section 5). A core punctuates its results with stars: after a number of probing rows, and within one
+probing row after a number of stored rows. Mergers combine the results of all cores between the same two stars, two
+cores at a time, and pass one star on. With a star after every probing row results are in outer order, with a star after
+every stored row also in inner order. With fewer stars results are out of order only between two of them. A star is a
+mark that all results before it share, so merging is a stable sort by marks.
 
-Departures. Messages are blocks, so a core marks the results of a block together. Stars count arrivals, not comparisons:
-an index makes few of those. A merger works when the block has been processed, in the caller's thread.
+Departures. Messages are blocks, so a core marks the results of a block together. Stars count arrivals, not comparisons,
+because an index makes few comparisons. A merger works when the block has been processed, in the caller's thread.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ FAN_IN: Final = 2
 
 @dataclass(frozen=True)
 class Punctuation:
-    """How often a core sets a star: after every ``rows`` arrivals that probe, and ``stored`` arrivals that are found.
+    """How often a core sets a star: after every ``rows`` arrivals of probing rows, and ``stored`` of stored rows.
 
-    Two results are out of order only if the rows that probed arrived fewer than ``rows`` apart, or with the same row
-    if those found arrived fewer than ``stored`` apart (any number apart when it is None).
+    Two results may be out of order only if their probing rows arrived fewer than ``rows`` apart, or if they have the
+    same probing row and their stored rows arrived fewer than ``stored`` apart (None: any number apart).
     """
 
     rows: int = 1
@@ -60,7 +60,7 @@ class Punctuation:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Results with the marks of the stars they lie between, ascending."""
+    """Results with the marks of their stars, ascending."""
 
     pairs: pa.Table
     outer: Int64s
@@ -69,7 +69,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of one stream, and its place among those of its push."""
+    """A block of one stream, and its number among those of its push."""
 
     batch: KeyedBatch
     place: int
@@ -88,7 +88,7 @@ class JoinCore:
         self._marked: dict[int, Marked] = {}
 
     def handle(self, _: int, block: _Block) -> None:
-        """Process, store (algorithm 2)."""
+        """Process a block and store this core's rows of it (algorithm 2)."""
         batch = block.batch
         other = self.windows[OTHER_SIDE[batch.side]]
         for pairs in self._layout.gather(batch, list(other.probe(batch))):
@@ -99,26 +99,26 @@ class JoinCore:
         self._store(batch)
 
     def _store(self, batch: KeyedBatch) -> None:
-        """Store the rows whose turn it is."""
+        """Store this core's rows of a batch."""
         mine = share_of(batch, self._counted[batch.side], self.number, self._layout.cores)
         self._counted[batch.side] += len(batch)
         if len(mine):
             self.windows[batch.side].insert(mine, self.windows[OTHER_SIDE[batch.side]])
 
     def load(self, saved: KeyedBatch) -> None:
-        """Store this core's part of saved rows."""
+        """Store this core's rows of saved ones."""
         mine = share_of(saved, self._counted[saved.side], self.number, self._layout.cores)
         self._counted[saved.side] += len(saved)
         if len(mine):
             self.windows[saved.side].load(mine.rows, None if mine.arrival is None else mine.arrival.sequence)
 
     def handed_over(self) -> list[pa.Table]:
-        """Hand over what was found."""
+        """Return the pairs found since the last call."""
         found, self._found = self._found, []
         return found
 
     def punctuated_results(self) -> dict[int, Marked]:
-        """Hand over what was found, by the block that found it."""
+        """Return the results found since the last call, by the number of the block that found them."""
         marked, self._marked = self._marked, {}
         return marked
 
@@ -143,7 +143,7 @@ class SplitJoin(Topology):
         )
 
     def _distribution_tree(self, leaves: list[Inbox[_Block]], fanout: int) -> list[Inbox[_Block]]:
-        """Return the inboxes that the caller feeds: the cores', or those of the distributors above them."""
+        """Return the inboxes that the caller sends to: those of the cores, or of the distributors above them."""
         while len(leaves) > fanout:
             groups = [leaves[begin : begin + fanout] for begin in range(0, len(leaves), fanout)]
             leaves = [
@@ -153,12 +153,12 @@ class SplitJoin(Topology):
         return leaves
 
     def _joined(self, first: _Block, second: _Block) -> _Block | None:
-        """Return two blocks of a push as one; where results are ordered each has its own place among them."""
+        """Return two blocks of a push as one, or None: if results are ordered, each block keeps its own number."""
         batch = joined_blocks([first.batch, second.batch]) if self._layout.order is None else None
         return None if batch is None else _Block(batch, first.place)
 
     def push(self, part: Slice) -> list[pa.Table]:
-        """Distribute the blocks of a slice, wait for all cores and merge what they found."""
+        """Distribute the blocks of a slice, wait for all cores, and merge their results."""
         block_rows, ordered = self._layout.block_rows, self._layout.order is not None
         blocks = (
             blocks_in_order_of_arrival(part, block_rows)
@@ -182,7 +182,7 @@ class SplitJoin(Topology):
         return [core.windows[side] for core in self._cores]
 
     def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
-        """Share saved rows out."""
+        """Spread saved rows over the cores."""
         arrival = None if sequence is None else Arrival(sequence, sequence)
         for core in self._cores:
             core.load(KeyedBatch(self._layout.plan, side, rows, arrival))
@@ -199,7 +199,7 @@ def _distribute(children: list[Inbox[_Block]], _: int, block: _Block) -> None:
 
 
 def _punctuate(pairs: pa.Table, probing: Side, stars: Punctuation) -> Marked:
-    """Put results between stars."""
+    """Mark results with their stars."""
     numbers = pair_numbers(pairs)
     outer = numbers[probing] // stars.rows
     found = numbers[OTHER_SIDE[probing]]

@@ -37,7 +37,7 @@ class Stretch:
         self.rows = 0
 
     def insert(self, block: KeyedBatch, share: int, other: StreamWindow | None) -> None:
-        """Add a block behind the others; ``share`` is how many rows are meant to be here."""
+        """Add a block behind the others; ``share`` is the number of rows that should be here."""
         if not self.pieces or self._piece_rows >= max(SMALLEST_PIECE, share // PIECES_PER_STRETCH):
             if self.pieces and self.pieces[-1].segments:
                 self.pieces[-1].segments[-1].seal()
@@ -51,7 +51,7 @@ class Stretch:
         self.rows += len(block)
 
     def probe(self, batch: KeyedBatch, passed_over: int = 0) -> Iterator[Match]:
-        """Yield the rows here that meet a row of ``batch``; the oldest so many blocks are passed over."""
+        """Yield the rows here that meet a row of ``batch``; the oldest ``passed_over`` blocks are skipped."""
         if passed_over == len(self.blocks):
             return
         first = extent_of_numbers(self.blocks[passed_over]).low
@@ -84,7 +84,7 @@ def extent_of_numbers(block: KeyedBatch) -> Extent:
 
 
 def from_number(matches: Iterator[Match], first: int) -> Iterator[Match]:
-    """Yield the matches whose stored row has at least the number ``first``."""
+    """Yield the pairs whose stored row has at least the number ``first``."""
     for match in matches:
         keep = numbers_of(match.stored)[match.row] >= first
         if keep.any():

@@ -1,12 +1,13 @@
-"""Both windows in one piece each: what ``kang`` and ``panjoin`` have in common, and how they give results in portions.
+"""One window for each side: what ``kang`` and ``panjoin`` have in common, and how they give results in portions.
 
-*As they are found.* The left batch probes the right window; pairs are gathered and handed out a table at a time, while
-the probe stands still. Then it is inserted, and the right batch takes its turn.
+*Without an order.* The left batch probes the right window. Pairs are gathered and returned a table at a time, while the
+probe waits. Then the left batch is inserted, and the right batch does the same.
 
-*In order.* Of a pair the later row finds the earlier one. Rows probe in the order of arrival, as many at once as have
-pairs for one table. Where rows of both batches arrive in turn, both are inserted first, and what came after a row is
-left out by its number. How many that is can only be tried out: a probe changes nothing, so one that finds
-too much is given up, and fewer rows try again. Every pair is found once; probing costs at most a few times more.
+*With an order.* Of a pair the later row finds the earlier one. Rows probe in the order of arrival, as many at a time as
+have pairs for one table. If rows of both batches arrive in turn, both batches are inserted first, and rows that came
+after the probing row are excluded by number. The right number of rows can only be found by trying: a probe changes
+nothing, so one that finds too many pairs is abandoned, and fewer rows probe again. Every pair is found once, and
+probing costs at most a few times more.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from watersmeet.window.stream_window import Match, StreamWindow
 __all__ = ["WholeWindows"]
 
 FEWER: Final = 8
-"""Rows that have too many pairs are tried again so many times fewer; those that have few are followed by more."""
+"""If rows have too many pairs, this many times fewer rows try again; if they have few, more rows follow."""
 FEW: Final = 1 << 10
-"""Pairs that fit into any table, or nearly."""
+"""Pairs that fit into nearly any table."""
 
 
 class WholeWindows(Topology):
@@ -52,18 +53,18 @@ class WholeWindows(Topology):
         self._windows[side].load(rows, sequence)
 
     def in_portions(self, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
-        """Join rows that arrive together; yield the pairs found, a table at a time."""
+        """Join a slice; yield the pairs a table at a time."""
         return self._as_found(part) if order is None else self._by_arrival(part)
 
     def _as_found(self, part: Slice) -> Iterator[list[pa.Table]]:
-        """Probe, insert."""
+        """Let each batch probe, and then insert it; yield the pairs a table at a time."""
         for batch in (part.left, part.right):
             for matches in self._tables_of(batch):
                 yield self._layout.gather(batch, matches)
             self._insert(batch)
 
     def _tables_of(self, batch: KeyedBatch) -> Iterator[list[Match]]:
-        """Yield what a batch meets, the pairs of a table at a time."""
+        """Yield the pairs that a batch finds, those of a table at a time."""
         some: list[Match] = []
         count, most = 0, 0
         for match in self._windows[OTHER_SIDE[batch.side]].probe(batch):
@@ -85,7 +86,7 @@ class WholeWindows(Topology):
         return pairs_at_once(stored + batch.rows.nbytes // max(1, len(batch)))
 
     def _by_arrival(self, part: Slice) -> Iterator[list[pa.Table]]:
-        """Let every row, in the order of arrival, find those before it; insert both batches."""
+        """Let every row, in the order of arrival, find the rows before it; insert both batches."""
         left, right = part.left, part.right
         if len(left) and len(right) and numbers_of(left.rows)[-1] > numbers_of(right.rows)[0]:
             self._insert(left)
@@ -97,7 +98,7 @@ class WholeWindows(Topology):
                 self._insert(batch)
 
     def _insert(self, batch: KeyedBatch) -> None:
-        """Create and insert: the window creates a subwindow when the newest is full."""
+        """Insert a batch; the window creates a segment if the newest is full."""
         self._windows[batch.side].insert(batch, self._windows[OTHER_SIDE[batch.side]])
 
     def _finding_earlier(self, *batches: KeyedBatch) -> Iterator[list[pa.Table]]:
@@ -122,7 +123,7 @@ class WholeWindows(Topology):
                 rows *= FEWER
 
     def _earlier_rows(self, probing: Sequence[KeyedBatch], most: int | None) -> list[list[Match]] | None:
-        """Return for some numbered rows of both sides what they meet of earlier ones; None if that is too much."""
+        """Return the pairs of numbered rows with earlier ones, or None if there are more than ``most``."""
         found: list[list[Match]] = []
         count = 0
         for batch in probing:
@@ -142,13 +143,13 @@ class WholeWindows(Topology):
 
 
 def _from_to(batch: KeyedBatch, first: int, last: int) -> KeyedBatch:
-    """Return the rows of a batch that have the numbers from ``first`` to ``last``."""
+    """Return the rows of a batch with the numbers from ``first`` to ``last``."""
     begin, end = np.searchsorted(numbers_of(batch.rows), (first, last + 1))
     return batch.slice(int(begin), int(end))
 
 
 def _split(matches: list[Match], at: int) -> tuple[list[Match], list[Match]]:
-    """Return the first ``at`` pairs, and the others."""
+    """Return the first ``at`` pairs, and the rest."""
     whole: list[Match] = []
     for match in matches:
         if len(match.who) > at:

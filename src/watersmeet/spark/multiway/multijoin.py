@@ -1,4 +1,4 @@
-"""``multijoin``: two to eight DataFrames in, a DataFrame of results out, streaming or batch."""
+"""``multijoin``: takes two to eight DataFrames, streaming or batch, and returns a DataFrame of results."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def multijoin(
     strategy
         ``"circular"``, ``"stashed"`` or ``"auto"``, as for ``MultiStreamJoin``.
     routing
-        How rows are spread: ``"hash"`` by a key that equalities make the same in all streams; ``"bucket"`` by values
-        that bands keep close to each other in all streams; ``"replicate"``, one stream's rows are spread and those of
-        all others go everywhere; or ``"auto"``: the first that applies.
+        How rows are spread over cores: ``"hash"`` by a key that equalities make equal in all streams; ``"bucket"`` by
+        values that bands keep close to each other in all streams; ``"replicate"`` spreads one stream's rows and sends
+        those of all others to every core; ``"auto"`` takes the first that applies.
     largest
-        The stream that is not replicated, if others have to be: name the one with the most rows. The first by default.
+        With ``"replicate"`` the stream that is spread: name the one with the most rows. The default is the first.
     structure
         How windows are indexed, as for ``StreamJoin``.
     cores

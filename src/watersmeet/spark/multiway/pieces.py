@@ -1,4 +1,4 @@
-"""Runs as pieces of a stage: rows, and an index segment for each neighbour."""
+"""Decoded runs of a join of many streams: rows, and an index segment for each neighbour."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Pieces"]
 
 
 class Pieces(Runs[Piece]):
-    """Finds, makes and forgets the pieces of one core's runs."""
+    """The decoded runs of one core of a join of many streams."""
 
     def __init__(self, plan: MultiPlan, store: RunStore, cache: RunCache | None) -> None:
         super().__init__(store, cache)
         self._plan = plan
 
     def stages(self, runs: dict[Side, list[Run]], found: Found) -> Stages:
-        """Return the stages that the streams' runs make up."""
+        """Return the stages that consist of the streams' runs."""
         stages = Stages(self._plan, {stream: some[0].first if some else 0 for stream, some in runs.items()})
         for stream, some in runs.items():
             for run in some:
@@ -38,7 +38,7 @@ class Pieces(Runs[Piece]):
         return stages
 
     def add(self, block: Block, stages: Stages, made: Origin) -> Run:
-        """Store a block (not empty) as a run, and as a piece of its stage."""
+        """Store a block (not empty) as a run, and add it to its stage."""
         stage = stages.of[block.stream]
         piece = stage.piece(block, stages.of)
         indexes = {
@@ -49,7 +49,7 @@ class Pieces(Runs[Piece]):
         return self.keep(content, piece, piece.chunk.place, made)
 
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
-        """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""
+        """Merge runs into one of the next level; ``stages`` are sampled when its indexes are chosen."""
 
         def add(pieces: list[Piece], made: Origin) -> Run:
             rows = one_batch(pa.Table.from_batches([piece.chunk.rows for piece in pieces]))
@@ -69,7 +69,7 @@ class Pieces(Runs[Piece]):
         return self._plan.schemas[stream]
 
     def made(self, stream: Side, run: Run, content: Content) -> Piece:
-        """Return the piece of a run."""
+        """Return a decoded run."""
         counts = dict(content.numbers) or None
         if not content.indexes:
             alone = Stages(self._plan, dict.fromkeys(self._plan.streams, run.first))
@@ -85,7 +85,7 @@ class Pieces(Runs[Piece]):
         return Piece(chunk, segments)
 
     def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
-        """Return the bytes of memory that a piece takes."""
+        """Return the bytes of memory that a decoded run takes."""
         own = sum(segment.index.nbytes if is_mapped else segment.nbytes for segment in piece.segments.values())
         return own if is_mapped else own + piece.chunk.nbytes
 

@@ -1,11 +1,11 @@
 """One core of a join of many streams.
 
-Inside a micro-batch the streams' rows enter one after the other and are stored at once; each block takes from the other
-streams only what entered before it, so every result is found once (see :mod:`watersmeet.engine.multiway.stage`).
+Inside a micro-batch the streams' rows enter one stream after the other and are stored at once. A block meets only rows
+of other streams that entered before it, so every result is found once (see :mod:`watersmeet.engine.multiway.stage`).
 
-A worker remembers the stages of the cores it had last, with what the strategy knows: match rates, and the stash. They
-are used again if they are made of just the pieces that the manifest lists; otherwise stages are put together from
-these, and the stash begins anew: what it lacks is recomputed.
+A worker remembers the stages of the cores that it had last, with the strategy's match rates and stash. They are used
+again if they consist of exactly the runs that the manifest lists. Otherwise stages are built from these, and the stash
+begins empty: what it lacks is recomputed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _remembered: Remembered[Runs, Circular] = Remembered()
 
 @dataclass(frozen=True, slots=True)
 class StrategyOptions:
-    """What a strategy is made with."""
+    """The options of a strategy."""
 
     name: Strategy
     stash_rows: int
@@ -62,7 +62,7 @@ class MultiJoinProcessor(Core):
         self._strategy: Circular | None = None
 
     def open(self, store: RunStore, cache: RunCache | None) -> Pieces:
-        """Return what finds the pieces of runs."""
+        """Return the join's decoded runs."""
         self._pieces = Pieces(self._plan, store, cache)
         return self._pieces
 
@@ -82,22 +82,22 @@ class MultiJoinProcessor(Core):
             strategy.count(block)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
-        """Put the last runs of a stream together."""
+        """Merge the last runs of a stream."""
         assert self._strategy is not None, "runs are merged after a join"
         self._merged.add(stream)
         return self._pieces.merge(stream, runs, self._strategy.stages)
 
     def expired(self, runs: list[Run], before: int) -> list[Run]:
-        """Return the oldest runs whose rows have all expired: the numbers of those kept have no gap."""
+        """Return the oldest runs whose rows have all expired, so that the numbers of the others have no gap."""
         return list(takewhile(lambda run: run.high < before, runs))
 
     def rest(self, manifest: Manifest) -> None:
-        """Go on with the stages if this worker remembers them; none need be put together."""
+        """Use the stages if this worker remembers them; otherwise none are needed."""
         self._strategy = _remembered.pop(_keys(manifest))
 
     def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
-        """Bring the stages to what the manifest lists, and remember them."""
-        if self._strategy is None:  # a rest, and this worker does not remember the stages
+        """Update the stages to the runs that the manifest lists, and remember them."""
+        if self._strategy is None:  # nothing was joined, and this worker does not remember the stages
             return
         self._strategy.expire(before)
         for stream in self._merged:
@@ -107,7 +107,7 @@ class MultiJoinProcessor(Core):
         _remembered.put(_keys(manifest), self._strategy, _nbytes(self._strategy))
 
     def _recalled(self, manifest: Manifest, found: Found) -> Circular:
-        """Return the strategy that joined the last micro-batch, if its stages still hold, or a new one."""
+        """Return the strategy that joined the last micro-batch, if its stages are still valid, or a new one."""
         known = _remembered.pop(_keys(manifest))
         stages = self._pieces.stages(manifest.runs, found)
         if known is not None and all(
@@ -118,12 +118,12 @@ class MultiJoinProcessor(Core):
 
 
 def _row_bytes(stage: Stage) -> int:
-    """Return how many bytes the widest row has that a stage may give, by the averages of its chunks."""
+    """Return the bytes of the widest row that a stage may give, by the averages of its chunks."""
     return max((row_bytes(chunk.rows) for chunk in stage.rows.chunks), default=1)
 
 
 def _are_the_same(rows: RowStore, known: RowStore) -> bool:
-    """Tell whether two stores hold the same rows, and give those to come the same numbers."""
+    """Tell whether two stores hold the same rows and give new rows the same numbers."""
     return rows.end == known.end and list(map(id, rows.chunks)) == list(map(id, known.chunks))
 
 

@@ -21,12 +21,12 @@ __all__ = ["Spot", "Spots", "connections", "stream_of", "width_of"]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a stream's rows get their key from: an axis of the streams ``pair``."""
+    """The axis by which a stream's rows are routed, which is one of the streams ``pair``."""
 
     pair: tuple[Side, Side]
     axis: int
     reach: Reach = HERE
-    """How far the centre's value may lie from the row's: lowest and highest difference."""
+    """The lowest and the highest difference of the centre's value from the row's."""
 
 
 Spots = tuple[tuple[Side, Spot], ...]
@@ -60,7 +60,7 @@ def connections(plan: MultiPlan, allows: Callable[[Axis], bool]) -> Iterator[tup
 
 
 def _edges(plan: MultiPlan) -> Iterator[tuple[_Edge, Axis]]:
-    """Yield every axis of the predicate, its expressions read as those of the streams."""
+    """Yield every axis of the predicate as an edge, with expressions over the streams' columns."""
     for pair in plan.pairs.values():
         for number, axis in enumerate(pair.plan.axes):
             if number != pair.plan.time:
@@ -75,7 +75,7 @@ def _of_stream(expression: Expression, pair: PairPlan) -> Expression:
 
 
 def _nearest(edges: list[_Edge], start: Expression) -> dict[Side, Spot]:
-    """Return for every stream that is connected with ``start`` its spot nearest to that, as Dijkstra found it."""
+    """Return the nearest spot of every stream that is connected with ``start``, by Dijkstra's algorithm."""
     first = next(edge for edge in edges if start in (edge.left, edge.right))
     waiting: dict[Expression, Spot] = {start: Spot(first.pair, first.axis)}
     found: dict[Side, Spot] = {}

@@ -27,13 +27,13 @@ Reach = tuple[Fraction, Fraction]
 
 HERE: Final[Reach] = (Fraction(0), Fraction(0))
 ROUNDINGS: Final = 64
-"""Units in the last place that a chain of eight bands cannot move a value by."""
+"""Units in the last place by which rounding in a chain of eight bands moves a value at most."""
 FARTHEST: Final = 2.0**44
 LARGEST_EDGE: Final = 1e300
 
 
 def is_bucketable(axis: Axis) -> bool:
-    """Tell whether an axis bounds the difference of its values on both sides, and these are numbers."""
+    """Tell whether an axis bounds the difference of numbers from below and above."""
     return (
         (axis.domain.is_integer or axis.domain.kind == "double_offset")
         and not axis.domain.nulls
@@ -75,18 +75,18 @@ def _of_integers(key: Int64s, reach: Reach, width: Fraction) -> Span:
 
 def _of_floats(values: Floats, reach: Reach, width: Fraction) -> Span:
     size = max(float(width), float(np.finfo(float).tiny))
-    # Values that share the last bucket anyway are brought nearer: moving all towards zero keeps neighbours neighbours.
+    # Values that share the last bucket anyway are moved towards zero, so that no later step overflows.
     edge = min(2 * FARTHEST * size, LARGEST_EDGE)
     values = np.clip(np.where(np.isnan(values), np.inf, values), -edge, edge)
     if reach == HERE:
         bucket = _bucket_number(values, size)
         return bucket, bucket
-    # Both ends are moved outwards by more than any rounding: a bucket too many costs a copy, one too few a pair.
+    # Both ends are moved outwards by more than any rounding: a bucket too many costs a copy, one too few loses a pair.
     low, high = map(float, reach)
     slack = ROUNDINGS * np.spacing(np.maximum(np.abs(values), max(abs(low), abs(high))))
     return _bucket_number(values + low - slack, size), _bucket_number(values + high + slack, size)
 
 
 def _bucket_number(values: Floats, width: float) -> Int64s:
-    """Return bucket numbers; all values so far out that a bucket is no wider than their rounding share the last one."""
+    """Return bucket numbers; values so large that a bucket is not wider than their rounding share the last bucket."""
     return np.clip(np.floor(values / width), -FARTHEST, FARTHEST).astype(np.int64)

@@ -28,7 +28,7 @@ from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 from watersmeet.spec.expression import Compare, Predicate, Side
 from watersmeet.spec.normal import Axis
-from watersmeet.spec.structure import predicate_to_json
+from watersmeet.spec.saved_form import predicate_to_json
 from watersmeet.window.streams import Streams
 
 __all__ = ["Grouped", "Router", "Routes", "Routing", "axis_to_json", "pick"]
@@ -124,9 +124,9 @@ def _counted(newest: Generation, routes: list[Route], buckets: Buckets) -> list[
 
 
 def _counted_for(newest: Generation, route: Route, begin: Int32s, end: Int32s) -> Int32s:
-    """Return the group that each row of a route counts for: its first bucket's, or ``~`` that of its last one.
+    """Return the group that each row of a route counts for: that of its first bucket, or ``~`` that of its last one.
 
-    A right row comes to some cores for its last bucket's sake alone: there it is a copy.
+    A right row comes to some cores only because of its last bucket: there it is a copy.
     """
     own = newest.owned_by(route.core)
     first, last = begin[route.rows], end[route.rows]
@@ -187,6 +187,6 @@ def pick(
 
 
 def axis_to_json(axis: Axis) -> Json:
-    """Return what rows are routed by: the expressions, and how their values become keys."""
+    """Return the axis by which rows are routed: its expressions, and how their values become keys."""
     both = predicate_to_json(Compare("=", axis.left, axis.right))
     return {"values": both["predicate"], "domain": [axis.domain.kind, axis.domain.scale]}
