@@ -22,6 +22,11 @@ NO_SLOWER: Final = 1.05
 class DisagreementError(WatersmeetError):
     """Those compared found different numbers of pairs."""
 
+    def __init__(
+        self, given: str, allowed: str = "equal results", next_step: str = "report this, with the data and its seed"
+    ) -> None:
+        super().__init__(given, allowed, next_step)
+
 
 @dataclass(frozen=True)
 class Context:

@@ -14,7 +14,7 @@ from benchmarks.experiments import cluster, engine, kernels, multiway, spark
 from benchmarks.machine import load_average, machine_facts
 from benchmarks.plots import draw
 from benchmarks.report import Progress, Result, format_goal, say, show_table, write_json
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["SUITES", "Options", "Suite", "run_suite"]
 
@@ -124,9 +124,7 @@ def _data_folder(given: Path | None) -> Path | None:
     """Return the folder of real data if one is given; it must hold ticks."""
     if given is not None and not (given / "ticks").is_dir():
         raise SpecificationError(
-            explain_refusal(
-                f"--data {given}", "a folder with a folder ticks/ in it", "leave --data out to use generated ticks"
-            )
+            f"--data {given}", "a folder with a folder ticks/ in it", "leave --data out to use generated ticks"
         )
     return given
 
@@ -135,19 +133,15 @@ def _comparing(chosen: list[Experiment], tree: Path, suite: Suite) -> list[Exper
     """Return what compares an older tree of the package with this one."""
     if not (tree / "watersmeet" / "__init__.py").is_file():
         raise SpecificationError(
-            explain_refusal(
-                f"--against {tree}",
-                "a folder with the package watersmeet/ in it, such as src/ of an older checkout",
-                "git worktree add OLDER COMMIT, then --against OLDER/src",
-            )
+            f"--against {tree}",
+            "a folder with the package watersmeet/ in it, such as src/ of an older checkout",
+            "git worktree add OLDER COMMIT, then --against OLDER/src",
         )
     comparing = [experiment.against for experiment in chosen if experiment.against is not None]
     if not comparing:
         able = ", ".join(name for name, experiment in suite.experiments.items() if experiment.against is not None)
         raise SpecificationError(
-            explain_refusal(
-                "--against", f"experiments that can compare: {able or 'none of this suite'}", "change --only"
-            )
+            "--against", f"experiments that can compare: {able or 'none of this suite'}", "change --only"
         )
     return comparing
 
@@ -157,7 +151,5 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SpecificationError(
-            explain_refusal(
-                f"--out {folder} ({error.strerror})", "a folder that can be written to", "name another folder"
-            )
+            f"--out {folder} ({error.strerror})", "a folder that can be written to", "name another folder"
         ) from error

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["Ticks", "generated_ticks", "read_ticks"]
 
@@ -30,11 +30,9 @@ def read_ticks(folder: Path, day: str) -> Ticks:
             quotes.append(_ticks(symbol, table.filter(np.asarray(table.column(1)) > 0), "bid"))
     if not trades or not quotes:
         raise SpecificationError(
-            explain_refusal(
-                f"{folder / 'ticks'} holds no trades and quotes of {day}",
-                f"files such as ibm_{day}_trade.zip and ibm_{day}_quote.zip",
-                "leave --data out to use generated ticks",
-            )
+            f"{folder / 'ticks'} holds no trades and quotes of {day}",
+            f"files such as ibm_{day}_trade.zip and ibm_{day}_quote.zip",
+            "leave --data out to use generated ticks",
         )
     return pa.concat_tables(trades).sort_by("ts"), pa.concat_tables(quotes).sort_by("ts")
 

@@ -60,8 +60,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depe
         from watersmeet.spark.multiway import multijoin  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise WatersmeetError(
-            f"watersmeet.{name} needs {error.name}, which is not installed\n"
-            "  allowed: Python environments with the extra 'spark'\n"
-            "  next step: pip install 'watersmeet[spark]'"
+            f"watersmeet.{name} needs {error.name}, which is not installed",
+            "Python environments with the extra 'spark'",
+            "pip install 'watersmeet[spark]'",
         ) from error
     return {"join": join.join, "multijoin": multijoin.multijoin, "session": session.session}[name]

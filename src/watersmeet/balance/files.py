@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 
 __all__ = ["GenerationFiles"]
 
@@ -168,7 +168,7 @@ def _read(path: Path) -> Generation:
     try:
         return Generation.from_json(_read_text(path))
     except SnapshotError as error:
-        raise _refuse(f"{path}: {str(error).splitlines()[0]}", "a generation as the join wrote it") from error
+        raise _refuse(f"{path}: {error.given}", "a generation as the join wrote it") from error
 
 
 def _read_text(path: Path) -> str:
@@ -184,4 +184,4 @@ def _read_text(path: Path) -> str:
 
 def _refuse(given: str, allowed: str) -> SnapshotError:
     step = "restore the file, or remove it if it is not the join's; else begin with a new checkpoint location"
-    return SnapshotError(explain_refusal(given, allowed, step))
+    return SnapshotError(given, allowed, step)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from watersmeet.arrays import Bools, Int64s
 from watersmeet.kernels.text import mix_hashes
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 
 __all__ = ["BUCKET_WIDTHS", "MOST_LIVE", "Generation", "RoutingTable", "first_generation", "groups_for"]
 
@@ -115,11 +115,9 @@ class Generation:
         except (ValueError, TypeError, KeyError, AttributeError):
             pass  # refused below, like another format
         raise SnapshotError(
-            explain_refusal(
-                f"a generation of the routing table cannot be read: {text[:80]!r}",
-                f"what watersmeet wrote, in format {FORMAT}",
-                "restore the file, or begin with a new checkpoint location",
-            )
+            f"a generation of the routing table cannot be read: {text[:80]!r}",
+            f"what watersmeet wrote, in format {FORMAT}",
+            "restore the file, or begin with a new checkpoint location",
         )
 
 

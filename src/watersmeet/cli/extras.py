@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from types import ModuleType
 
-from watersmeet.spec.errors import WatersmeetError, explain_refusal
+from watersmeet.spec.errors import WatersmeetError
 
 __all__ = ["MissingExtraError", "is_installed", "load"]
 
@@ -26,9 +26,7 @@ def load(name: str, *, needed_for: str, extra: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtraError(
-            explain_refusal(
-                f"{needed_for} needs the package {name.partition('.')[0]}, which is not installed",
-                f"an installation with the extra `{extra}`",
-                f"pip install 'watersmeet[{extra}]'",
-            )
+            f"{needed_for} needs the package {name.partition('.')[0]}, which is not installed",
+            f"an installation with the extra `{extra}`",
+            f"pip install 'watersmeet[{extra}]'",
         ) from error

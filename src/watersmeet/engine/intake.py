@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.spec.errors import SchemaError, explain_refusal
+from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
 from watersmeet.window.arrival import Counts, count_arrivals
@@ -204,19 +204,15 @@ class Intake:
             table = pa.Table.from_batches([table])
         if not isinstance(table, pa.Table):
             raise SchemaError(
-                explain_refusal(
-                    f"{stream}={type(table).__name__} was pushed",
-                    "a pyarrow.Table or RecordBatch, or None",
-                    "convert it, a pandas frame with pyarrow.Table.from_pandas(frame)",
-                )
+                f"{stream}={type(table).__name__} was pushed",
+                "a pyarrow.Table or RecordBatch, or None",
+                "convert it, a pandas frame with pyarrow.Table.from_pandas(frame)",
             )
         if not table.schema.equals(schema, check_metadata=False):
             raise SchemaError(
-                explain_refusal(
-                    f"the {stream} table has columns {_columns(table.schema)}",
-                    f"the schema the join was built with: {_columns(schema)}",
-                    "select and cast the columns to that schema before the push, or build a new join",
-                )
+                f"the {stream} table has columns {_columns(table.schema)}",
+                f"the schema the join was built with: {_columns(schema)}",
+                "select and cast the columns to that schema before the push, or build a new join",
             )
         if table.num_rows == 0:
             return self._nothing[stream]

@@ -29,7 +29,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["Lifecycle", "in_turn"]
 
@@ -119,11 +119,9 @@ class Lifecycle:
         self._check_not_failed("pushes()")
         if self._gave_up:
             raise SpecificationError(
-                explain_refusal(
-                    "more of pushes() was asked for after close(), which gave up what was still to come",
-                    "asking until the iterator ends, or finish(), before close()",
-                    "take all tables first; a with statement closes the join at its end",
-                )
+                "more of pushes() was asked for after close(), which gave up what was still to come",
+                "asking until the iterator ends, or finish(), before close()",
+                "take all tables first; a with statement closes the join at its end",
             )
         self._take_owed()
         if self._under_way:
@@ -155,22 +153,18 @@ class Lifecycle:
     def _check_process(self, what: str) -> None:
         if os.getpid() != self._process:
             raise SpecificationError(
-                explain_refusal(
-                    f"{what} was called in another process (a fork, number {os.getpid()}) than the one that built the "
-                    f"join (number {self._process})",
-                    "calls in the process that built it: its threads exist there alone",
-                    f"build a {type(self).__name__} in the new process, or restore one there from a snapshot",
-                )
+                f"{what} was called in another process (a fork, number {os.getpid()}) than the one that built the "
+                f"join (number {self._process})",
+                "calls in the process that built it: its threads exist there alone",
+                f"build a {type(self).__name__} in the new process, or restore one there from a snapshot",
             )
 
     def _begin(self, turn: _Turn) -> None:
         if self._turn is not None:  # the lock lets in the thread that holds it
             raise SpecificationError(
-                explain_refusal(
-                    f"{turn.what} was called in the middle of {self._turn.what}, in the same thread",
-                    "calls from outside of each other, in any thread",
-                    "let a signal handler or finaliser take note, and make the call later",
-                )
+                f"{turn.what} was called in the middle of {self._turn.what}, in the same thread",
+                "calls from outside of each other, in any thread",
+                "let a signal handler or finaliser take note, and make the call later",
             )
         self._turn = turn
 
@@ -190,20 +184,16 @@ class Lifecycle:
     def _check_not_failed(self, what: str) -> None:
         if self._failed:
             raise SpecificationError(
-                explain_refusal(
-                    f"{what} was called after a push that failed",
-                    "calls before any error in a push; what the windows held is no longer certain",
-                    f"restore the last snapshot, or build a new {type(self).__name__}",
-                )
+                f"{what} was called after a push that failed",
+                "calls before any error in a push; what the windows held is no longer certain",
+                f"restore the last snapshot, or build a new {type(self).__name__}",
             )
 
     def _check_open(self, what: str) -> None:
         self._check_not_failed(what)
         if self._finished and what in ("push()", "pushes()"):
             raise SpecificationError(
-                explain_refusal(
-                    f"{what} was called after finish() or close()",
-                    "pushes before finish()",
-                    f"build a new {type(self).__name__} for further rows",
-                )
+                f"{what} was called after finish() or close()",
+                "pushes before finish()",
+                f"build a new {type(self).__name__} for further rows",
             )

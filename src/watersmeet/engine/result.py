@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns.gather import Columns, gather_columns
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
@@ -47,11 +47,9 @@ def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = T
     repeated = sorted({column.name for column in fields if names.count(key(column.name)) > 1})
     if repeated:
         raise SpecificationError(
-            explain_refusal(
-                f"the result would have more than one column named {', '.join(map(repr, repeated))}",
-                "names that stay different after left_ and right_ are put before those that occur on both sides",
-                "rename the columns before the join",
-            )
+            f"the result would have more than one column named {', '.join(map(repr, repeated))}",
+            "names that stay different after left_ and right_ are put before those that occur on both sides",
+            "rename the columns before the join",
         )
     return pa.schema(fields)
 

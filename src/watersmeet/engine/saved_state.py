@@ -27,7 +27,7 @@ from watersmeet.columns.hidden import add_hidden, ends_hidden, own_schema, split
 from watersmeet.engine.arrow_bytes import read_rows, write_rows
 from watersmeet.engine.intake import Progress
 from watersmeet.engine.sections import refuse_damaged
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
 from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, window_to_json
 from watersmeet.spec.sql import parse_predicate
@@ -133,12 +133,10 @@ def restored_predicate(content: Json, schemas: Schemas, *, as_text: bool) -> Pre
     is_alone = isinstance(predicate, Compare | IsNull) and not _has_conditions(predicate)
     if not is_alone and any(_compares_truth(part, schemas) for part in _parts(predicate)):
         raise SnapshotError(
-            explain_refusal(
-                f"the snapshot has an older format, which kept its predicate as the text {content!r}; brackets around "
-                "conditions that are compared were left out, so this text can stand for two predicates",
-                "older snapshots whose comparisons are not of booleans, and newer ones",
-                "restore it with the watersmeet that wrote it, or build the join anew",
-            )
+            f"the snapshot has an older format, which kept its predicate as the text {content!r}; brackets around "
+            "conditions that are compared were left out, so this text can stand for two predicates",
+            "older snapshots whose comparisons are not of booleans, and newer ones",
+            "restore it with the watersmeet that wrote it, or build the join anew",
         )
     return predicate
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from watersmeet.engine.arrow_bytes import DAMAGE
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 
 __all__ = ["read_sections", "refuse_damaged", "refusing_damage", "write_sections"]
 
@@ -35,11 +35,9 @@ def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple
     """Check version and digest; return the version and the sections that :func:`write_sections` was given."""
     if not isinstance(blob, bytes | bytearray | memoryview):
         raise SnapshotError(
-            explain_refusal(
-                f"restore() was given a {type(blob).__name__}",
-                "the bytes that snapshot() returned",
-                "read a file that holds them with pathlib.Path(…).read_bytes()",
-            )
+            f"restore() was given a {type(blob).__name__}",
+            "the bytes that snapshot() returned",
+            "read a file that holds them with pathlib.Path(…).read_bytes()",
         )
     blob = bytes(blob)
     if len(blob) < HEADER.size:
@@ -49,11 +47,9 @@ def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple
         raise refuse_damaged("it does not begin as one")
     if its_version not in versions:
         raise SnapshotError(
-            explain_refusal(
-                f"the snapshot has format version {its_version}",
-                f"versions {', '.join(map(str, versions))}",
-                "restore it with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
-            )
+            f"the snapshot has format version {its_version}",
+            f"versions {', '.join(map(str, versions))}",
+            "restore it with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
         )
     body = blob[HEADER.size :]
     if _digest(body) != digest:
@@ -89,9 +85,7 @@ def _digest(body: bytes) -> bytes:
 def refuse_damaged(why: str) -> SnapshotError:
     """Return the error for bytes that are no snapshot of this join."""
     return SnapshotError(
-        explain_refusal(
-            f"this is no watersmeet snapshot, or it is damaged: {why}",
-            "the bytes that snapshot() of a join of this kind returned, unchanged",
-            "restore an earlier snapshot",
-        )
+        f"this is no watersmeet snapshot, or it is damaged: {why}",
+        "the bytes that snapshot() of a join of this kind returned, unchanged",
+        "restore an earlier snapshot",
     )

@@ -41,7 +41,7 @@ from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import is_late, late_error, times_of
 from watersmeet.window.expiry import expired_before
@@ -306,10 +306,8 @@ def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
     stored = {run.generation for runs in manifest.runs.values() for run in runs}
     if len(live) > 1 or not stored <= set(range(known.oldest, known.newest + 1)):
         raise SnapshotError(
-            explain_refusal(
-                f"rows were routed by {', '.join(map(str, live))}, and rows are stored by generations {sorted(stored)}",
-                "one routing table for all tasks of a micro-batch, which knows where all stored rows lie",
-                "restart the query with the folder of routing tables as it was",
-            )
+            f"rows were routed by {', '.join(map(str, live))}, and rows are stored by generations {sorted(stored)}",
+            "one routing table for all tasks of a micro-batch, which knows where all stored rows lie",
+            "restart the query with the folder of routing tables as it was",
         )
     return known

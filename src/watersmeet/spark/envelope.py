@@ -34,7 +34,7 @@ from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spark.routing.contract import Router, Routes
 from watersmeet.spark.schema import Columns
-from watersmeet.spec.errors import SchemaError, explain_refusal
+from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import Verdict, admit, keep_rows
 from watersmeet.window.arrival import Counts
@@ -310,10 +310,8 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     if len(batches) > 1:
         raise SchemaError(
-            explain_refusal(
-                f"a core got {table.num_rows:,} rows with more than 2 GiB of text or bytes in one column at once",
-                "at most 2 GiB of each such column per core and micro-batch",
-                "read less in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), or use more cores",
-            )
+            f"a core got {table.num_rows:,} rows with more than 2 GiB of text or bytes in one column at once",
+            "at most 2 GiB of each such column per core and micro-batch",
+            "read less in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), or use more cores",
         )
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

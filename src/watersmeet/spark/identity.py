@@ -24,7 +24,7 @@ import pyarrow as pa
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest
 from watersmeet.spark.routing.contract import Routing
-from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
+from watersmeet.spec.errors import SnapshotError, WatersmeetError
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, schema_to_json, window_to_json
 from watersmeet.spec.strict_json import canonical
@@ -64,33 +64,26 @@ class Identity:
         if found == EARLIER_FORMAT:
             if saved["join"] != self.earlier:
                 raise SnapshotError(
-                    explain_refusal(
-                        "the checkpoint holds the state of another join, by all that can be told: it was written in "
-                        f"state format {EARLIER_FORMAT}, which keeps a digest of its join and nothing else",
-                        "the predicate, window, lateness, columns, routing, cores and shuffle partitions it was begun "
-                        "with",
-                        f"restart once with these (then {MAY_CHANGE}), or give the query a new checkpoint location",
-                    )
+                    "the checkpoint holds the state of another join, by all that can be told: it was written in "
+                    f"state format {EARLIER_FORMAT}, which keeps a digest of its join and nothing else",
+                    "the predicate, window, lateness, columns, routing, cores and shuffle partitions it was begun with",
+                    f"restart once with these (then {MAY_CHANGE}), or give the query a new checkpoint location",
                 )
             return
         if found != FORMAT:
             raise SnapshotError(
-                explain_refusal(
-                    f"the checkpoint has state format {found}",
-                    f"{EARLIER_FORMAT} or {FORMAT}, which this version reads",
-                    "go on with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
-                )
+                f"the checkpoint has state format {found}",
+                f"{EARLIER_FORMAT} or {FORMAT}, which this version reads",
+                "go on with the watersmeet that wrote it; CHANGELOG.md says which releases changed the format",
             )
         if saved["join"] == self.digest:
             return
         differences = list(_differences(saved["identity"], self.parts))
         if differences:
             raise SnapshotError(
-                explain_refusal(
-                    f"the checkpoint holds the state of another join: {'; '.join(differences)}",
-                    f"what it was begun with; only {MAY_CHANGE}",
-                    "restart with what was, or give the query a new checkpoint location",
-                )
+                f"the checkpoint holds the state of another join: {'; '.join(differences)}",
+                f"what it was begun with; only {MAY_CHANGE}",
+                "restart with what was, or give the query a new checkpoint location",
             )
 
 

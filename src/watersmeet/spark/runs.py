@@ -41,7 +41,7 @@ from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import Side
 from watersmeet.subwindow.choose import Choice, IndexOrder
 from watersmeet.subwindow.contract import Entries
@@ -182,11 +182,9 @@ class Runs(ABC, Generic[Piece]):
         """Raise if a file that was used in this micro-batch has changed since: pairs may be wrong then."""
         if not all(mapped.is_intact for mapped in self._used):
             raise SnapshotError(
-                explain_refusal(
-                    "a file of the cache of runs was changed while it was read",
-                    "files that only the join itself writes and removes",
-                    "restart the query: it goes on from its checkpoint, without the damaged file",
-                )
+                "a file of the cache of runs was changed while it was read",
+                "files that only the join itself writes and removes",
+                "restart the query: it goes on from its checkpoint, without the damaged file",
             )
 
     def _remember(self, key: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
@@ -217,11 +215,9 @@ def _from_state(run: Run, blob: bytes, schema: pa.Schema) -> Content:
 
 def _damaged(run: Run, why: str) -> SnapshotError:
     return SnapshotError(
-        explain_refusal(
-            f"run {run.name} of the checkpoint's state is damaged ({why})",
-            "runs as the join has written them",
-            "start the query from a copy of its checkpoint, or with a new one",
-        )
+        f"run {run.name} of the checkpoint's state is damaged ({why})",
+        "runs as the join has written them",
+        "start the query from a copy of its checkpoint, or with a new one",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from watersmeet.spec.errors import SchemaError, explain_refusal
+from watersmeet.spec.errors import SchemaError
 
 __all__ = ["Columns", "arrow_schema", "ddl", "result_schema"]
 
@@ -53,11 +53,9 @@ def result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spar
 def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:
     if isinstance(given, spark.StringType) and given.collation != BINARY_COLLATION:
         raise SchemaError(
-            explain_refusal(
-                f"column {column!r} has the collation {given.collation}",
-                f"strings that compare byte by byte ({BINARY_COLLATION})",
-                f"write collate({column}, '{BINARY_COLLATION}') before the join",
-            )
+            f"column {column!r} has the collation {given.collation}",
+            f"strings that compare byte by byte ({BINARY_COLLATION})",
+            f"write collate({column}, '{BINARY_COLLATION}') before the join",
         )
     if type(given) in SIMPLE:
         return SIMPLE[type(given)]
@@ -71,9 +69,7 @@ def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:
         case spark.StructType():
             return pa.struct([pa.field(field.name, _arrow_type(field.dataType, column)) for field in given.fields])
     raise SchemaError(
-        explain_refusal(
-            f"column {column!r} has the Spark type {given.simpleString()}",
-            "numbers, decimals, strings, binaries, booleans, dates, timestamps, intervals, arrays, maps, structs",
-            "drop or cast the column before the join",
-        )
+        f"column {column!r} has the Spark type {given.simpleString()}",
+        "numbers, decimals, strings, binaries, booleans, dates, timestamps, intervals, arrays, maps, structs",
+        "drop or cast the column before the join",
     )

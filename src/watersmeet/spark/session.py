@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.spark.java import find_java
 from watersmeet.spark.workers import check_workers
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.typing import Schemas
 from watersmeet.spec.zones import comparison_by_zone
@@ -76,11 +76,9 @@ def check_session(spark: SparkSession) -> None:
         spark.conf.set(PROVIDER, ROCKSDB)  # read when a query starts, so it may be set now
     if spark.conf.get(PROVIDER, "") != ROCKSDB:
         raise SpecificationError(
-            explain_refusal(
-                f"the session's state store provider is {given or 'the default one'}",
-                "RocksDB: transformWithState needs it",
-                f'add .config("{PROVIDER}", "{ROCKSDB}") to the session\'s builder',
-            )
+            f"the session's state store provider is {given or 'the default one'}",
+            "RocksDB: transformWithState needs it",
+            f'add .config("{PROVIDER}", "{ROCKSDB}") to the session\'s builder',
         )
     check_workers(spark)
 
@@ -91,11 +89,9 @@ def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas)
     comparison = None if zone.upper() in UTC_NAMES else comparison_by_zone(predicate, schemas)
     if comparison is not None:
         raise SpecificationError(
-            explain_refusal(
-                f"{comparison} depends on the session's time zone, which is {zone}",
-                "in zones other than UTC timestamps compared with timestamps alone, at most hours and minutes apart",
-                'compute what is compared before the join, or set spark.sql.session.timeZone to "UTC"',
-            )
+            f"{comparison} depends on the session's time zone, which is {zone}",
+            "in zones other than UTC timestamps compared with timestamps alone, at most hours and minutes apart",
+            'compute what is compared before the join, or set spark.sql.session.timeZone to "UTC"',
         )
 
 
@@ -110,7 +106,7 @@ def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None
     if not given:
         return None
     if not given.isdecimal():
-        raise SpecificationError(explain_refusal(f"{name} is {given!r}", "a number of bytes", f'write "{example}"'))
+        raise SpecificationError(f"{name} is {given!r}", "a number of bytes", f'write "{example}"')
     return int(given)
 
 
@@ -118,7 +114,5 @@ def _check_version(package: str, given: str, allowed: str, *, why: str) -> None:
     """Raise unless ``given`` is a version that joins work with."""
     if given not in SpecifierSet(allowed, prereleases=True):
         raise SpecificationError(
-            explain_refusal(
-                f"{package} {given} is installed", f"{allowed}: {why}", f"pip install '{package.lower()}{allowed}'"
-            )
+            f"{package} {given} is installed", f"{allowed}: {why}", f"pip install '{package.lower()}{allowed}'"
         )

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from watersmeet.spark.envelope import PIECE_BYTES
 from watersmeet.spark.identity import FORMAT, Identity
-from watersmeet.spec.errors import SnapshotError, explain_refusal
+from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import Side
 from watersmeet.window.payload import Extent
 
@@ -138,11 +138,9 @@ class RunStore:
         parts = [self._parts.getValue((run.name, number)) for number in range(run.parts)]
         if any(part is None for part in parts):
             raise SnapshotError(
-                explain_refusal(
-                    f"the state store lacks a part of run {run.name}",
-                    "a complete checkpoint",
-                    "restart from an intact checkpoint",
-                )
+                f"the state store lacks a part of run {run.name}",
+                "a complete checkpoint",
+                "restart from an intact checkpoint",
             )
         return b"".join(bytes(part[0]) for part in parts if part is not None)
 

@@ -16,7 +16,7 @@ from weakref import WeakSet
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["check_workers"]
 
@@ -39,11 +39,9 @@ def check_workers(spark: SparkSession) -> None:
         if reason is None:
             raise
         raise SpecificationError(
-            explain_refusal(
-                f"the Python of Spark's workers cannot run the join: {reason}",
-                f"a Python {sys.version_info.major}.{sys.version_info.minor} with watersmeet[spark], on every machine",
-                f"install it there, or set PYSPARK_PYTHON before the session begins; here to {sys.executable}",
-            )
+            f"the Python of Spark's workers cannot run the join: {reason}",
+            f"a Python {sys.version_info.major}.{sys.version_info.minor} with watersmeet[spark], on every machine",
+            f"install it there, or set PYSPARK_PYTHON before the session begins; here to {sys.executable}",
         ) from error
     CHECKED.add(spark)
 

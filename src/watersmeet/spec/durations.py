@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["format_duration", "parse_duration"]
 
@@ -41,11 +41,9 @@ def parse_duration(given: str | timedelta) -> timedelta:
             except OverflowError:
                 pass
     raise SpecificationError(
-        explain_refusal(
-            f"the duration {given!r}",
-            "a datetime.timedelta, or numbers with units from microseconds to weeks (a month has no fixed length)",
-            'write for example "10 minutes", "250 milliseconds" or "1 hour 30 minutes"',
-        )
+        f"the duration {given!r}",
+        "a datetime.timedelta, or numbers with units from microseconds to weeks (a month has no fixed length)",
+        'write for example "10 minutes", "250 milliseconds" or "1 hour 30 minutes"',
     )
 
 

@@ -1,7 +1,8 @@
-"""Every error a user can meet.
+"""The errors that users can get.
 
-One base class, so that ``except WatersmeetError`` catches all of them. A text has three parts: what was given, what is
-allowed, and the next step; :func:`explain_refusal` puts them together so that no error forgets one.
+All have one base class, so ``except WatersmeetError`` catches them. An error consists of three parts, and none can be
+left out: what was given, what is allowed, and the next step. It is pickled with its parts, so it passes from one
+process to another.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ __all__ = [
 
 
 class WatersmeetError(Exception):
-    """Base class of all errors raised by watersmeet."""
+    """Base class of all errors that watersmeet raises."""
+
+    def __init__(self, given: str, allowed: str, next_step: str) -> None:
+        super().__init__(given, allowed, next_step)
+        self.given = given
+        self.allowed = allowed
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        """Return the three parts as text, one below the other."""
+        return f"{self.given}\n  allowed: {self.allowed}\n  next step: {self.next_step}"
 
 
 class SpecificationError(WatersmeetError, ValueError):
@@ -38,8 +49,3 @@ class LateRowError(WatersmeetError, ValueError):
 
 class SnapshotError(WatersmeetError, ValueError):
     """A snapshot is damaged, or was written by a version this one cannot read."""
-
-
-def explain_refusal(given: str, allowed: str, next_step: str) -> str:
-    """Return the text of an error: what was given, what is allowed, what to do next."""
-    return f"{given}\n  allowed: {allowed}\n  next step: {next_step}"

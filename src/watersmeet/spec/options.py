@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 
 import pyarrow as pa
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.typing import check_depth
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows
@@ -87,11 +87,9 @@ def check_threads(cores: object) -> None:
 def refuse_order(order: object, topology: str) -> SpecificationError:
     """Return the error for an order of pairs that a topology cannot give."""
     return SpecificationError(
-        explain_refusal(
-            f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
-            "order=None with this topology; an order with any other",
-            'choose topology="splitjoin" or "panjoin"',
-        )
+        f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
+        "order=None with this topology; an order with any other",
+        'choose topology="splitjoin" or "panjoin"',
     )
 
 
@@ -125,8 +123,8 @@ def _example(on: object) -> str:
 
 
 def _refused(name: str, value: object, allowed: str, next_step: str) -> SpecificationError:
-    return SpecificationError(explain_refusal(f"{name}={value!r}", allowed, next_step))
+    return SpecificationError(f"{name}={value!r}", allowed, next_step)
 
 
 def _refused_type(name: str, value: object, allowed: str, next_step: str) -> SpecificationError:
-    return SpecificationError(explain_refusal(f"{name}={type(value).__name__}", allowed, next_step))
+    return SpecificationError(f"{name}={type(value).__name__}", allowed, next_step)

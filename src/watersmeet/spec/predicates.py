@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from watersmeet.spec.durations import parse_duration
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Arithmetic, Column, Compare, CompareOperator, Constant, Predicate, conjunction
 from watersmeet.spec.typing import MAX_LITERAL_DIGITS
 
@@ -71,22 +71,18 @@ def band(
         below = above = width
     elif width is not None or below is None or above is None:
         raise SpecificationError(
-            explain_refusal(
-                f"band({left!r}, {right!r}) was given width={width!r}, below={below!r}, above={above!r}",
-                "either width, or both below and above",
-                f"write band({left!r}, {right!r}, 500) or band({left!r}, {right!r}, below=0, above=500); "
-                "for a band open on one side use less_equal or greater_equal",
-            )
+            f"band({left!r}, {right!r}) was given width={width!r}, below={below!r}, above={above!r}",
+            "either width, or both below and above",
+            f"write band({left!r}, {right!r}, 500) or band({left!r}, {right!r}, below=0, above=500); "
+            "for a band open on one side use less_equal or greater_equal",
         )
     x, y = _columns(left, right)
     lower, upper = _reach(below), _reach(above)
     if _is_empty(lower, upper):
         raise SpecificationError(
-            explain_refusal(
-                f"band({left!r}, {right!r}) reaches {below} below and {above} above: nothing lies between its ends",
-                "a width of 0 or more, or below and above whose sum is",
-                f"give the distance that still counts as a match, for example band({left!r}, {right!r}, 5)",
-            )
+            f"band({left!r}, {right!r}) reaches {below} below and {above} above: nothing lies between its ends",
+            "a width of 0 or more, or below and above whose sum is",
+            f"give the distance that still counts as a match, for example band({left!r}, {right!r}, 5)",
         )
     return conjunction(Compare(">=", x, Arithmetic("-", y, lower)), Compare("<=", x, Arithmetic("+", y, upper)))
 
@@ -99,11 +95,9 @@ def _columns(left: object, right: object) -> tuple[Column, Column]:
     for given in (left, right):
         if not isinstance(given, str) or not given:
             raise SpecificationError(
-                explain_refusal(
-                    f"{given!r} where the name of a column belongs",
-                    "names of columns, as text: the left stream's, then the right's",
-                    'write for example equal("symbol"); to compare with a constant write Spark SQL text, "left.x = 5"',
-                )
+                f"{given!r} where the name of a column belongs",
+                "names of columns, as text: the left stream's, then the right's",
+                'write for example equal("symbol"); to compare with a constant write Spark SQL text, "left.x = 5"',
             )
     return Column("left", str(left)), Column("right", str(right))
 
@@ -134,12 +128,10 @@ def _reach(width: Width) -> Constant:
         case str() if not _is_number(width):
             return Constant(parse_duration(width), "interval")
     raise SpecificationError(
-        explain_refusal(
-            f"a band of width {width!r}",
-            f"a finite int, float or Decimal of at most {MAX_LITERAL_DIGITS} digits; "
-            'for timestamps a timedelta or interval text such as "10 seconds"',
-            "give the distance between the two columns that still counts as a match, a number without quotes",
-        )
+        f"a band of width {width!r}",
+        f"a finite int, float or Decimal of at most {MAX_LITERAL_DIGITS} digits; "
+        'for timestamps a timedelta or interval text such as "10 seconds"',
+        "give the distance between the two columns that still counts as a match, a number without quotes",
     )
 
 

@@ -19,7 +19,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from watersmeet.spec.durations import parse_duration
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import (
     Arithmetic,
     ArithmeticOperator,
@@ -322,11 +322,9 @@ class _Reader:
 def _refusal(text: str, sides: tuple[Side, ...], why: str, next_step: str = "") -> SpecificationError:
     columns = f"{', '.join(f'{side}.NAME' for side in sides[:-1])} and {sides[-1]}.NAME"
     return SpecificationError(
-        explain_refusal(
-            f"the predicate {_shortened(text)!r} {why}",
-            ALLOWED.format(columns=columns),
-            next_step or "rewrite that part, or compute it as a column before the join",
-        )
+        f"the predicate {_shortened(text)!r} {why}",
+        ALLOWED.format(columns=columns),
+        next_step or "rewrite that part, or compute it as a column before the join",
     )
 
 

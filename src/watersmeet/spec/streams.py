@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import And, Column, Predicate, Side, conjunction, sides_of, with_columns
 from watersmeet.spec.normal import without_negation
 from watersmeet.spec.sql import parse_predicate
@@ -31,20 +31,16 @@ def check_names(names: Iterable[object]) -> tuple[Side, ...]:
     given = tuple(names)
     if not FEWEST <= len(given) <= MOST:
         raise SpecificationError(
-            explain_refusal(
-                f"{len(given)} stream(s): {', '.join(map(str, given)) or '(none)'}",
-                f"{FEWEST} to {MOST} streams",
-                "join some of them first, and their result with the others",
-            )
+            f"{len(given)} stream(s): {', '.join(map(str, given)) or '(none)'}",
+            f"{FEWEST} to {MOST} streams",
+            "join some of them first, and their result with the others",
         )
     streams = tuple(name for name in given if isinstance(name, str) and name.isidentifier())
     if len(streams) < len(given) or len({name.lower() for name in streams}) < len(given):
         raise SpecificationError(
-            explain_refusal(
-                f"streams named {', '.join(map(repr, given))}",
-                "names of letters, digits and underscores that differ in more than their case",
-                'name them for example {"orders": …, "payments": …, "parcels": …}',
-            )
+            f"streams named {', '.join(map(repr, given))}",
+            "names of letters, digits and underscores that differ in more than their case",
+            'name them for example {"orders": …, "payments": …, "parcels": …}',
         )
     return streams
 
@@ -67,11 +63,9 @@ def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
         stream, point, name = column.name.partition(".")
         if not point or stream.lower() not in by_name:
             raise SpecificationError(
-                explain_refusal(
-                    f"the predicate reads the column {column.name!r}",
-                    f"columns written STREAM.COLUMN, the streams being {', '.join(streams)}",
-                    f'write for example "{streams[0]}.{name or column.name}"',
-                )
+                f"the predicate reads the column {column.name!r}",
+                f"columns written STREAM.COLUMN, the streams being {', '.join(streams)}",
+                f'write for example "{streams[0]}.{name or column.name}"',
             )
         return Column(by_name[stream.lower()], name)
 
@@ -120,11 +114,9 @@ def _check_connected(parts: Conjuncts, streams: tuple[Side, ...]) -> None:
     if apart:
         together = [stream for stream in streams if stream in reached]
         raise SpecificationError(
-            explain_refusal(
-                f"no condition connects {', '.join(apart)} with {', '.join(together)}",
-                "predicates whose conditions connect all streams, directly or through others",
-                f"add a condition, for example {apart[0]}.key = {together[0]}.key",
-            )
+            f"no condition connects {', '.join(apart)} with {', '.join(together)}",
+            "predicates whose conditions connect all streams, directly or through others",
+            f"add a condition, for example {apart[0]}.key = {together[0]}.key",
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = [
     "MICROSECOND",
@@ -127,6 +127,4 @@ def shortened(content: object) -> str:
 def refusal(given: str, allowed: str) -> SpecificationError:
     """Return the error for JSON that no saved join has."""
     """Return the error for JSON that no saved join has."""
-    return SpecificationError(
-        explain_refusal(f"a saved join has {given}", allowed, "restore what was saved, unchanged")
-    )
+    return SpecificationError(f"a saved join has {given}", allowed, "restore what was saved, unchanged")

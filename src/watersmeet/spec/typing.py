@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from watersmeet.spec.errors import ColumnTypeError, SchemaError, SpecificationError, explain_refusal
+from watersmeet.spec.errors import ColumnTypeError, SchemaError, SpecificationError
 from watersmeet.spec.expression import (
     DEEPEST,
     And,
@@ -201,11 +201,9 @@ def check_depth(predicate: Expression) -> None:
         if not level:
             return
     raise SpecificationError(
-        explain_refusal(
-            f"a predicate of more than {DEEPEST} levels",
-            f"at most {DEEPEST} operations and conditions inside each other; AND and OR may have any number of terms",
-            "compute a part of it as a column before the join",
-        )
+        f"a predicate of more than {DEEPEST} levels",
+        f"at most {DEEPEST} operations and conditions inside each other; AND and OR may have any number of terms",
+        "compute a part of it as a column before the join",
     )
 
 
@@ -302,7 +300,7 @@ def _column_type(column: Column, schema: pa.Schema) -> ValueType:
         else:
             next_step = "check the spelling, or add the column before the join"
         allowed = f"columns of the {column.side} stream: {', '.join(schema.names) or '(none)'}"
-        raise SchemaError(explain_refusal(given, allowed, next_step))
+        raise SchemaError(given, allowed, next_step)
     arrow = schema.field(position).type
     found = value_type(arrow)
     if found is None:
@@ -379,5 +377,5 @@ def _is_whole_days(expression: Expression) -> bool:
 
 def _refuse(given: str, allowed: str) -> ColumnTypeError:
     return ColumnTypeError(
-        explain_refusal(given, allowed, "cast one of the two (CAST(x AS type)), or compute the column before the join")
+        given, allowed, "cast one of the two (CAST(x AS type)), or compute the column before the join"
     )

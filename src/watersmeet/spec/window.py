@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import overload
 
 from watersmeet.spec.durations import format_duration, parse_duration
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.window_arguments import (
     both_sides,
     check_columns,
@@ -191,11 +191,9 @@ def time_window(
     zero = timedelta(0)
     if window.left < zero or window.right < zero or (window.left == zero and window.right == zero):
         raise SpecificationError(
-            explain_refusal(
-                f"a time window of left={format_duration(window.left)}, right={format_duration(window.right)}",
-                "lengths that are positive (one of the two may be zero)",
-                'give a positive length, for example time_window("10 minutes", ts="ts")',
-            )
+            f"a time window of left={format_duration(window.left)}, right={format_duration(window.right)}",
+            "lengths that are positive (one of the two may be zero)",
+            'give a positive length, for example time_window("10 minutes", ts="ts")',
         )
     check_columns("ts", {"left": left_column, "right": right_column})
     check_lateness(window.lateness)
@@ -258,11 +256,9 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
         named = window.lengths if isinstance(window, TimeWindows) else window.counts
         if set(named) != set(streams):
             raise SpecificationError(
-                explain_refusal(
-                    f"the window speaks of streams {', '.join(named)}",
-                    f"the streams of the join, each once: {', '.join(streams)}",
-                    "give every stream its length, or one length for all",
-                )
+                f"the window speaks of streams {', '.join(named)}",
+                f"the streams of the join, each once: {', '.join(streams)}",
+                "give every stream its length, or one length for all",
             )
         if isinstance(window, TimeWindows):
             return TimeWindows(
@@ -277,11 +273,9 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
         )
     if window.left != window.right or (isinstance(window, TimeWindow) and window.left_ts != window.right_ts):
         raise SpecificationError(
-            explain_refusal(
-                f"a {window}, for streams {', '.join(streams)}",
-                "one length for all, or one by each stream's name",
-                'write for example time_window({"a": "1 minute", "b": "30 seconds"}, ts={"a": "ts", "b": "at"})',
-            )
+            f"a {window}, for streams {', '.join(streams)}",
+            "one length for all, or one by each stream's name",
+            'write for example time_window({"a": "1 minute", "b": "30 seconds"}, ts={"a": "ts", "b": "at"})',
         )
     if isinstance(window, TimeWindow):
         return TimeWindows(dict.fromkeys(streams, window.left), dict.fromkeys(streams, window.left_ts), window.lateness)
@@ -294,11 +288,9 @@ def _checked_times(lengths: dict[str, timedelta], ts: dict[str, str], lateness: 
     zero = timedelta(0)
     if min(lengths.values()) < zero or list(lengths.values()).count(zero) > 1:
         raise SpecificationError(
-            explain_refusal(
-                f"time windows of {', '.join(f'{name}={format_duration(own)}' for name, own in lengths.items())}",
-                "lengths that are positive (one of them may be zero)",
-                "give every stream a positive length",
-            )
+            f"time windows of {', '.join(f'{name}={format_duration(own)}' for name, own in lengths.items())}",
+            "lengths that are positive (one of them may be zero)",
+            "give every stream a positive length",
         )
     check_columns("ts", ts)
     check_lateness(lateness)

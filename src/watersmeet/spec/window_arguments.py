@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from watersmeet.spec.durations import format_duration
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 
 __all__ = [
     "both_sides",
@@ -33,9 +33,7 @@ def check_lateness(lateness: timedelta) -> None:
     """Raise unless the lateness is zero or more."""
     if lateness < timedelta(0):
         raise SpecificationError(
-            explain_refusal(
-                f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
-            )
+            f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
         )
 
 
@@ -45,11 +43,9 @@ def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None
     for name, duration in (*lengths.items(), ("lateness", lateness)):
         if duration > LONGEST:
             raise SpecificationError(
-                explain_refusal(
-                    f"a time window with {name}={format_duration(duration)}",
-                    "at most 2^63 - 1 microseconds, about 292,000 years: no two timestamps lie further apart",
-                    'give a shorter one, for example "36500 days"',
-                )
+                f"a time window with {name}={format_duration(duration)}",
+                "at most 2^63 - 1 microseconds, about 292,000 years: no two timestamps lie further apart",
+                'give a shorter one, for example "36500 days"',
             )
 
 
@@ -59,11 +55,9 @@ def check_columns(argument: str, columns: Mapping[str, object]) -> None:
     for stream, column in columns.items():
         if not isinstance(column, str):
             raise SpecificationError(
-                explain_refusal(
-                    f"{argument} of {stream} is {column!r}",
-                    "the name of a column, as text",
-                    f'give for example {argument}="time"',
-                )
+                f"{argument} of {stream} is {column!r}",
+                "the name of a column, as text",
+                f'give for example {argument}="time"',
             )
 
 
@@ -73,11 +67,9 @@ def check_counts(counts: Mapping[str, object]) -> None:
     for given in counts.values():
         if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MOST_ROWS:
             raise SpecificationError(
-                explain_refusal(
-                    f"a count window of {', '.join(f'{name}={count!r}' for name, count in counts.items())}",
-                    "whole numbers of rows, from 1 to 2^62",
-                    "give for example count_window(1_000_000)",
-                )
+                f"a count window of {', '.join(f'{name}={count!r}' for name, count in counts.items())}",
+                "whole numbers of rows, from 1 to 2^62",
+                "give for example count_window(1_000_000)",
             )
 
 
@@ -86,11 +78,9 @@ def refuse_sides(function: str, **given: object) -> None:
     named = [name for name, value in given.items() if value is not None]
     if named:
         raise SpecificationError(
-            explain_refusal(
-                f"{function} was given a mapping, and {', '.join(named)} too",
-                "mappings from every stream's name; or left and right, for two streams",
-                f"leave {', '.join(named)} out",
-            )
+            f"{function} was given a mapping, and {', '.join(named)} too",
+            "mappings from every stream's name; or left and right, for two streams",
+            f"leave {', '.join(named)} out",
         )
 
 
@@ -100,11 +90,9 @@ def stream_names(function: str, **given: object) -> list[str]:
     names = [list(value) for value in mappings.values()]
     if not names[0] or any(set(other) != set(names[0]) for other in names):
         raise SpecificationError(
-            explain_refusal(
-                f"{function} was given " + ", ".join(f"{a} for {list(value)}" for a, value in mappings.items()),
-                "the same streams in every mapping, at least one",
-                "name every stream of the join in each mapping, or give one value for all",
-            )
+            f"{function} was given " + ", ".join(f"{a} for {list(value)}" for a, value in mappings.items()),
+            "the same streams in every mapping, at least one",
+            "name every stream of the join in each mapping, or give one value for all",
         )
     return names[0]
 
@@ -116,11 +104,9 @@ def per_stream(argument: str, given: T | Mapping[str, T] | None, names: list[str
         return dict(given)
     if given is None:
         raise SpecificationError(
-            explain_refusal(
-                f"{argument} was not given",
-                "one value for all streams, or a mapping from each stream's name",
-                f"give {argument} for streams {', '.join(names)}",
-            )
+            f"{argument} was not given",
+            "one value for all streams, or a mapping from each stream's name",
+            f"give {argument} for streams {', '.join(names)}",
         )
     return dict.fromkeys(names, given)
 
@@ -141,9 +127,7 @@ def both_sides(
         return left, right
     given = ", ".join(f"{name}={value!r}" for name, value in zip(names, (both, left, right), strict=True))
     raise SpecificationError(
-        explain_refusal(
-            f"{function} was given {given}",
-            f"either {names[0]}, or both {names[1]} and {names[2]}",
-            f"write for example {function}({example}, …)",
-        )
+        f"{function} was given {given}",
+        f"either {names[0]}, or both {names[1]} and {names[2]}",
+        f"write for example {function}({example}, …)",
     )

@@ -21,7 +21,7 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int64s
 from watersmeet.columns.keys import axis_valid
 from watersmeet.columns.values import is_true
-from watersmeet.spec.errors import LateRowError, explain_refusal
+from watersmeet.spec.errors import LateRowError
 from watersmeet.spec.expression import Side
 from watersmeet.window.arrival import Moments
 from watersmeet.window.streams import MICRO_SCALE, Streams, moments_of
@@ -99,12 +99,10 @@ def is_late(times: Int64s, watermark: int) -> Bools | None:
 def late_error(streams: Streams, stream: Side, count: int, watermark: int) -> LateRowError:
     """Return the error for late rows with ``late="error"``."""
     return LateRowError(
-        explain_refusal(
-            f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
-            f"rows at or after the watermark, {_moment(watermark, streams.time_scale)}",
-            "give the window a longer lateness (on Spark withWatermark too), "
-            'or late="drop" to leave such rows out and count them',
-        )
+        f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
+        f"rows at or after the watermark, {_moment(watermark, streams.time_scale)}",
+        "give the window a longer lateness (on Spark withWatermark too), "
+        'or late="drop" to leave such rows out and count them',
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from watersmeet.spec.durations import format_duration
-from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
+from watersmeet.spec.errors import ColumnTypeError, SpecificationError
 from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
 from watersmeet.spec.intervals import IntervalSet
 from watersmeet.spec.names import resolve_columns, resolve_name
@@ -126,11 +126,9 @@ def plan_join(
     schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
     if not sides_of(predicate) <= set(schemas):
         raise SpecificationError(
-            explain_refusal(
-                f"the predicate reads streams {', '.join(sorted(sides_of(predicate)))}",
-                "left and right",
-                "write left.x and right.x",
-            )
+            f"the predicate reads streams {', '.join(sorted(sides_of(predicate)))}",
+            "left and right",
+            "write left.x and right.x",
         )
     check_layouts(schemas)
     predicate = resolve_columns(predicate, schemas, case_sensitive=case_sensitive)
@@ -162,11 +160,9 @@ def check_layouts(schemas: Schemas) -> None:
                 pa.nulls(0, column.type).take(pa.array([], pa.int64()))
             except pa.ArrowNotImplementedError as error:
                 raise ColumnTypeError(
-                    explain_refusal(
-                        f"column {column.name!r} of the {side} stream has type {column.type}",
-                        "every type whose rows pyarrow can gather (pyarrow.compute.take)",
-                        "cast it before the join, for example string_view to string",
-                    )
+                    f"column {column.name!r} of the {side} stream has type {column.type}",
+                    "every type whose rows pyarrow can gather (pyarrow.compute.take)",
+                    "cast it before the join, for example string_view to string",
                 ) from error
 
 
@@ -175,12 +171,10 @@ def check_time_column(column: Column, schemas: Schemas) -> int:
     its_type = type_of(column, schemas)
     if its_type.kind != "timestamp":
         raise ColumnTypeError(
-            explain_refusal(
-                f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
-                "timestamps, of any unit, with or without a zone",
-                f'cast {column.name} before the join, to pyarrow.timestamp("us") or on Spark .cast("timestamp"), '
-                "or use count_window",
-            )
+            f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
+            "timestamps, of any unit, with or without a zone",
+            f'cast {column.name} before the join, to pyarrow.timestamp("us") or on Spark .cast("timestamp"), '
+            "or use count_window",
         )
     return its_type.scale
 
@@ -201,11 +195,9 @@ def _check_units(window: TimeWindow, scale: int) -> None:
     for name, duration in (("left", window.left), ("right", window.right), ("lateness", window.lateness)):
         if duration // timedelta(microseconds=1) * 10 ** (scale - MICRO_SCALE) >= 2**63:
             raise SpecificationError(
-                explain_refusal(
-                    f"a time window with {name}={format_duration(duration)} on timestamps in nanoseconds",
-                    "at most 2^63 - 1 nanoseconds, about 292 years",
-                    'give a shorter one, or cast the timestamps to pyarrow.timestamp("us")',
-                )
+                f"a time window with {name}={format_duration(duration)} on timestamps in nanoseconds",
+                "at most 2^63 - 1 nanoseconds, about 292 years",
+                'give a shorter one, or cast the timestamps to pyarrow.timestamp("us")',
             )
 
 
@@ -222,10 +214,8 @@ def arrival_axis(left: Column, right: Column, schemas: Schemas) -> Axis:
         types = " and ".join(str(schemas[column.side].field(column.name).type) for column in (left, right))
         names = " and ".join(dict.fromkeys((repr(left.name), repr(right.name))))
         raise ColumnTypeError(
-            explain_refusal(
-                f"order_by={names} names columns of type {types}",
-                "numbers of at most 64 bits, dates or timestamps, of one kind on both sides",
-                "order by a timestamp or a sequence number",
-            )
+            f"order_by={names} names columns of type {types}",
+            "numbers of at most 64 bits, dates or timestamps, of one kind on both sides",
+            "order by a timestamp or a sequence number",
         )
     return axes[0]

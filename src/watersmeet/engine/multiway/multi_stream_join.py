@@ -21,7 +21,7 @@ from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.engine.result import bounded_tables
 from watersmeet.engine.saved_state import State
 from watersmeet.engine.sections import refusing_damage
-from watersmeet.spec.errors import SchemaError, SpecificationError, explain_refusal
+from watersmeet.spec.errors import SchemaError, SpecificationError
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options, check_threads
 from watersmeet.spec.streams import as_written, check_names, read_predicate
@@ -165,11 +165,9 @@ class MultiStreamJoin(Lifecycle):
         unknown = [name for name in tables if name not in self._plan.schemas]
         if unknown:
             raise SchemaError(
-                explain_refusal(
-                    f"rows were pushed for {', '.join(unknown)}",
-                    f"the streams of the join: {', '.join(self._plan.schemas)}",
-                    "check the spelling",
-                )
+                f"rows were pushed for {', '.join(unknown)}",
+                f"the streams of the join: {', '.join(self._plan.schemas)}",
+                "check the spelling",
             )
         accepted = self._intake.accept(tables)
         self._changing()
@@ -230,11 +228,9 @@ class MultiStreamJoin(Lifecycle):
         self._check_open("snapshot()")
         if self._under_way:
             raise SpecificationError(
-                explain_refusal(
-                    "snapshot() was called while results of pushes() had not been taken",
-                    "a snapshot when the caller has all results",
-                    "take what the iterator still has, or what push() returns, and save then",
-                )
+                "snapshot() was called while results of pushes() had not been taken",
+                "a snapshot when the caller has all results",
+                "take what the iterator still has, or what push() returns, and save then",
             )
         stores = {stream: stage.rows for stream, stage in self._strategy.stages.of.items()}
         rows = {
@@ -282,11 +278,9 @@ class MultiStreamJoin(Lifecycle):
 def _check_streams(streams: object) -> None:
     if not isinstance(streams, Mapping) or not all(isinstance(schema, pa.Schema) for schema in streams.values()):
         raise SpecificationError(
-            explain_refusal(
-                f"streams={_kinds(streams)}",
-                "a mapping from names to pyarrow.Schema",
-                'give for example streams={"a": a.schema, "b": b.schema, "c": c.schema}',
-            )
+            f"streams={_kinds(streams)}",
+            "a mapping from names to pyarrow.Schema",
+            'give for example streams={"a": a.schema, "b": b.schema, "c": c.schema}',
         )
 
 

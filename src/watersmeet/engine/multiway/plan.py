@@ -20,7 +20,7 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from watersmeet.spec.errors import ColumnTypeError, SpecificationError, explain_refusal
+from watersmeet.spec.errors import ColumnTypeError, SpecificationError
 from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
@@ -249,11 +249,9 @@ def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[
             f"{stream}.{column}: {schemas[stream].field(column).type}" for stream, column in order_by.items()
         )
         raise ColumnTypeError(
-            explain_refusal(
-                f"order_by names columns of type {types}",
-                "columns of one kind in all streams",
-                "order by a timestamp or a sequence number",
-            )
+            f"order_by names columns of type {types}",
+            "columns of one kind in all streams",
+            "order by a timestamp or a sequence number",
         )
     finest = max(domains, key=lambda domain: domain.scale)
     return {
@@ -266,9 +264,7 @@ def _check_result_names(schema: pa.Schema) -> None:
     repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if repeated:
         raise SpecificationError(
-            explain_refusal(
-                f"the result would have more than one column named {', '.join(map(repr, repeated))}",
-                "names that stay different when the stream's is put before the column's",
-                "rename the streams or the columns",
-            )
+            f"the result would have more than one column named {', '.join(map(repr, repeated))}",
+            "names that stay different when the stream's is put before the column's",
+            "rename the streams or the columns",
         )

@@ -27,7 +27,7 @@ from watersmeet.spark.earlier import text_of
 from watersmeet.spark.multiway.spots import Spot, Spots, connections, stream_of, width_of
 from watersmeet.spark.routing.buckets import find_buckets, is_bucketable
 from watersmeet.spark.routing.contract import Grouped, Routing, axis_to_json, pick
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Side
 from watersmeet.spec.normal import Axis
 
@@ -169,9 +169,7 @@ def choose_multi_routing(
     """Return the first routing that applies, or the one asked for if it does."""
     if largest is not None and largest not in plan.schemas:
         raise SpecificationError(
-            explain_refusal(
-                f"largest={largest!r}", f"one of the streams: {', '.join(plan.streams)}", "check the spelling"
-            )
+            f"largest={largest!r}", f"one of the streams: {', '.join(plan.streams)}", "check the spelling"
         )
     spread = largest or plan.streams[0]
     possible = [routing for kind in MULTI_ROUTINGS if (routing := kind.of(plan, cores, spread)) is not None]

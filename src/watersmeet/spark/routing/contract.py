@@ -25,7 +25,7 @@ from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, group_keys
 from watersmeet.kernels.text import mix_hashes
 from watersmeet.spark.tables import Tables
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Compare, Predicate, Side
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.saved_form import predicate_to_json
@@ -172,17 +172,15 @@ def pick(
     next_step = 'leave routing out, or write routing="auto"'
     names = ("auto", *(kind.name for kind in kinds))
     if wanted not in names:
-        raise SpecificationError(explain_refusal(f"routing={wanted!r}", ", ".join(map(repr, names)), next_step))
+        raise SpecificationError(f"routing={wanted!r}", ", ".join(map(repr, names)), next_step)
     for routing in possible:
         if wanted in ("auto", routing.name):
             return routing
     needs = ", ".join(f"{kind.name} needs {kind.needs}" for kind in kinds)
     raise SpecificationError(
-        explain_refusal(
-            f"routing={wanted!r} for the predicate {predicate}",
-            f"for this predicate: {', '.join(routing.name for routing in possible)} ({needs})",
-            next_step,
-        )
+        f"routing={wanted!r} for the predicate {predicate}",
+        f"for this predicate: {', '.join(routing.name for routing in possible)} ({needs})",
+        next_step,
     )
 
 
