@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.engine.result import result_schema
-from watersmeet.spark.garbage import set_aside
+from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.output import Report, report_rows
 from watersmeet.spark.pipeline import ids_of, pipeline
 from watersmeet.spark.routing.choose import choose_routing
@@ -61,7 +61,7 @@ class _Dropping(StatefulProcessor):
         for _ in rows:
             pass
         yield report_rows(Report(int(key[0]), busy_seconds=time.perf_counter() - begin))
-        set_aside("drop")
+        freeze_once("drop")
 
     def close(self) -> None:
         """Nothing to close."""

@@ -17,7 +17,7 @@ from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.multiway.ring import Ring
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stashed import Stashed
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import count_window, windows_of
 
@@ -26,7 +26,7 @@ __all__ = ["Counted", "Feed", "ManyStreams", "chain", "names_of"]
 NAMES: Final = "abcdefgh"
 
 
-def names_of(streams: int) -> tuple[Side, ...]:
+def names_of(streams: int) -> tuple[StreamName, ...]:
     """Return the names of so many streams."""
     return tuple(NAMES[:streams])
 
@@ -91,7 +91,7 @@ class ManyStreams:
         name, _, capacity = strategy.partition(":")
         return Stashed(stages, int(capacity or 1 << 20), always=name == "stashed")
 
-    def fix(self, orders: dict[Side, Steps]) -> None:
+    def fix(self, orders: dict[StreamName, Steps]) -> None:
         """Let rows take these steps, whatever is measured."""
         self.strategy.orders.fixed = orders
 

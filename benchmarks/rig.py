@@ -20,12 +20,12 @@ import pyarrow as pa
 from watersmeet import count_window, time_window
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import PairIntake
-from watersmeet.engine.numbering import Numbering, numbered_schema
 from watersmeet.engine.result import result_schema
+from watersmeet.engine.row_numbers import Numbering, numbered_schema
 from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.blocks import blocks_of, share_of
 from watersmeet.engine.topologies.contract import Layout, Topology
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Order, Structure, TopologyName
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -42,7 +42,7 @@ NESTED_LOOP_TOPOLOGIES: Final[tuple[TopologyName, ...]] = (
     "splitjoin",
     "panjoin",
 )
-Sides = dict[Side, pa.Table]
+Sides = dict[StreamName, pa.Table]
 
 
 def band_rows(first: int, count: int, *, seed: int, values: int = VALUES, apart: float = 1.0) -> Sides:
@@ -84,7 +84,7 @@ class _Observed(Layout):
 
     observe: Callable[[pa.Table], None] | None = None
 
-    def table(self, probing: Side, own: Columns, stored: Columns) -> pa.Table:
+    def table(self, probing: StreamName, own: Columns, stored: Columns) -> pa.Table:
         """Return pairs as a table when whoever observes them has seen them."""
         pairs = super().table(probing, own, stored)
         if self.observe is not None:

@@ -30,7 +30,7 @@ from watersmeet.engine.intake import Streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
-from watersmeet.spark.cores import core_ids
+from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.multiway import processor as multiway

@@ -101,7 +101,7 @@ def small_windows() -> Iterator[None]:
         patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_PROBES", 2)
         patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_STRETCH", 2)
         patch.setattr("watersmeet.engine.topologies.panjoin.LONG_SCAN", 8)
-        patch.setattr("watersmeet.engine.topologies.stretch.SMALLEST_PIECE", 3)
+        patch.setattr("watersmeet.engine.topologies.stretch.SMALLEST_WINDOW", 3)
         patch.setattr("watersmeet.engine.topologies.low_latency_handshake.EPOCH_BLOCKS", 2)
         yield
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.plan import OTHER_SIDE
 
 __all__ = ["LockStep", "throughput"]
@@ -34,7 +34,7 @@ def throughput(left_window: int, right_window: int, cores: int, clock: float) ->
 class LockStep:
     """The circuit: two registers, newest row first, and the cycles it has taken."""
 
-    windows: dict[Side, int]
+    windows: dict[StreamName, int]
     cores: int
     matches: Matches
     cycles: int = 0
@@ -42,15 +42,15 @@ class LockStep:
     """Numbers of left and right rows that met."""
 
     def __post_init__(self) -> None:
-        self._register: dict[Side, Int64s] = {side: np.empty(0, np.int64) for side in OTHER_SIDE}
-        self._arrived: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._register: dict[StreamName, Int64s] = {side: np.empty(0, np.int64) for side in OTHER_SIDE}
+        self._arrived: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
 
-    def run(self, arrivals: Sequence[Side]) -> None:
+    def run(self, arrivals: Sequence[StreamName]) -> None:
         """Let rows arrive, each stream's in the order of its own numbers."""
         for side in arrivals:
             self._shift(side)
 
-    def _shift(self, side: Side) -> None:
+    def _shift(self, side: StreamName) -> None:
         register = np.concatenate(([self._arrived[side]], self._register[side]))[: self.windows[side]]
         self._register[side] = register
         self._arrived[side] += 1
@@ -70,16 +70,16 @@ class LockStep:
                 for further in range(core + 1, self.cores):
                     self._compare("left", row, self._held("right", further))
 
-    def _segment(self, side: Side, core: int) -> tuple[int, int]:
+    def _segment(self, side: StreamName, core: int) -> tuple[int, int]:
         """Return where a core's segment of a register begins and ends; a stream's first segment is where it enters."""
         place = core if side == "left" else self.cores - 1 - core
         return place * self.windows[side] // self.cores, (place + 1) * self.windows[side] // self.cores
 
-    def _held(self, side: Side, core: int) -> Int64s:
+    def _held(self, side: StreamName, core: int) -> Int64s:
         begin, end = self._segment(side, core)
         return self._register[side][begin:end]
 
-    def _compare(self, side: Side, row: int, others: Int64s) -> None:
+    def _compare(self, side: StreamName, row: int, others: Int64s) -> None:
         same = np.full(len(others), row)
         left, right = (same, others) if side == "left" else (others, same)
         keep = self.matches(left, right)

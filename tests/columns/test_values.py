@@ -160,7 +160,7 @@ def evaluated(text: str) -> tuple[ex.Predicate, Vector]:
     predicate = parse_predicate(text)
     type_of(predicate, SCHEMAS)
     columns = {(side, name): TABLES[side][name].combine_chunks() for side in TABLES for name in COLUMNS}
-    return predicate, evaluate(predicate, lambda wanted: columns[wanted.side, wanted.name], SCHEMAS)
+    return predicate, evaluate(predicate, lambda wanted: columns[wanted.stream, wanted.name], SCHEMAS)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -246,7 +246,7 @@ def truth_of(text: str, columns: dict[str, pa.Array]) -> tuple[list[bool], list[
     rows = [oracle.rows_of(side, pa.table({"x": column})) for side, column in columns.items()]
     oracles = oracle.Evaluator(schemas)
     expected = [oracles.value(predicate, {**a, **b}) is True for a, b in zip(*rows, strict=True)]
-    return is_true(predicate, lambda column: columns[column.side], schemas, len(expected)).tolist(), expected
+    return is_true(predicate, lambda column: columns[column.stream], schemas, len(expected)).tolist(), expected
 
 
 @pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])

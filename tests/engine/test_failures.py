@@ -118,7 +118,7 @@ def test_while_a_caller_is_slow_nothing_runs_and_nothing_grows(topology: str) ->
 )
 def test_memory_is_bounded_by_the_windows(topology: str, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 64)
-    monkeypatch.setattr("watersmeet.engine.topologies.stretch.SMALLEST_PIECE", 64)
+    monkeypatch.setattr("watersmeet.engine.topologies.stretch.SMALLEST_WINDOW", 64)
     most = 0
     with join_of("left.x = right.x + 1000", window, topology=topology, cores=4) as join:
         for number in range(60):

@@ -15,8 +15,8 @@ import oracle
 import watersmeet as wm
 from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, small_windows, stream
 from watersmeet.engine.intake import PairIntake
-from watersmeet.engine.numbering import Numbering, numbered_schema, pair_numbers
 from watersmeet.engine.result import result_schema
+from watersmeet.engine.row_numbers import Numbering, numbered_schema, pair_numbers
 from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.splitjoin import Punctuation, SplitJoin
 from watersmeet.spec.sql import parse_predicate

@@ -9,7 +9,7 @@ import pytest
 
 from topologies import PREDICATES, WINDOWS, disturbed, expected, join_of, run, stream, threads_left
 from watersmeet.engine.topologies import handshake, low_latency_handshake, splitjoin
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
 
@@ -45,11 +45,11 @@ def test_nothing_is_missed_or_found_twice(topology: str) -> None:
 class WithoutAcknowledgements(handshake.HandshakeCore):
     """Forgets a block as soon as it is sent."""
 
-    def _forward(self, side: Side, block: KeyedBatch) -> None:
+    def _forward(self, side: StreamName, block: KeyedBatch) -> None:
         super()._forward(side, block)
         super()._acknowledged(side)
 
-    def _acknowledged(self, side: Side) -> None:
+    def _acknowledged(self, side: StreamName) -> None:
         """Take no notice."""
 
 
@@ -66,7 +66,7 @@ def test_handshake_sends_blocks_on_before_it_compares(monkeypatch: pytest.Monkey
     class LooksBeforeItCompares(handshake.HandshakeCore):
         def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
             side = batch.side
-            unsent = list(self.segments[side].blocks)[self._sent[side] :]
+            unsent = list(self.stretches[side].blocks)[self._sent[side] :]
             may_send = self.next[side] is not None and self._sent[side] < handshake.UNACKNOWLEDGED
             if unsent and may_send:
                 too_many.append(len(batch) + sum(map(len, unsent)) - self._share[side])
@@ -81,7 +81,7 @@ def test_handshake_sends_blocks_on_before_it_compares(monkeypatch: pytest.Monkey
 class WithAcknowledgementsOvertaking(handshake.HandshakeCore):
     """Sends acknowledgements in the lane that has nothing else: blocks no longer keep their place between them."""
 
-    def _send(self, direction: Side, message: handshake.Message) -> None:
+    def _send(self, direction: StreamName, message: handshake.Message) -> None:
         neighbour = self.next[direction]
         if isinstance(message, handshake.Acknowledgement) and neighbour is not None:
             neighbour.put_at_once(message, 1 - handshake.LANE[direction])

@@ -120,7 +120,7 @@ def test_handshake_spreads_rows_by_weight(monkeypatch: pytest.MonkeyPatch) -> No
     with join_of("left.x = right.x", wm.count_window(80), topology="handshake", cores=3, block_rows=1) as join:
         join.push(left=rows, right=rows)
         cores = join._topology._cores  # type: ignore[attr-defined] # that of the chain
-        held = {side: [core.segments[side].rows for core in cores] for side in ("left", "right")}
+        held = {side: [core.stretches[side].rows for core in cores] for side in ("left", "right")}
     assert held == {"left": [10, 20, 50], "right": [10, 20, 50]}
 
 
@@ -188,7 +188,7 @@ def test_oracle_collected_batches(topology: str, window: str) -> None:
 
 def test_a_batch_is_due_by_count_or_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("watersmeet.engine.collect.time.monotonic", lambda: now)
+    monkeypatch.setattr("watersmeet.engine.collector.time.monotonic", lambda: now)
     number = np.arange(4)
     rows = pa.table({"id": number, "ts": number.astype("datetime64[us]"), "x": 0 * number, "k": number})
     window = wm.time_window("8 seconds", ts="ts", lateness="1 second")

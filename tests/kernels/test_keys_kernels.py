@@ -49,19 +49,21 @@ def test_bits_order_as_spark_orders_floats() -> None:
     assert kernels.order_bits(nans).min() > max(ordered), "NaN is above infinity"
 
 
-@pytest.mark.parametrize("has_groups", [False, True])
+@pytest.mark.parametrize("has_equality", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_ends_that_rounding_has_turned_round_are_widened(seed: int, has_groups: bool) -> None:
+def test_ends_that_rounding_has_turned_round_are_widened(seed: int, has_equality: bool) -> None:
     random = np.random.default_rng(seed)
     lo, hi = random.integers(0, 30, 20), random.integers(0, 30, 20)
-    group = np.sort(random.integers(0, 3, 20)) if has_groups else None
+    equality = np.sort(random.integers(0, 3, 20)) if has_equality else None
     given = lo.tolist(), hi.tolist()
-    kernels.make_monotone(group, lo, hi)
-    groups = [0] * 20 if group is None else group.tolist()
+    kernels.make_monotone(equality, lo, hi)
+    equalities = [0] * 20 if equality is None else equality.tolist()
     for at in range(20):
-        assert lo[at] == min(low for low, own in zip(given[0][at:], groups[at:], strict=True) if own == groups[at])
+        assert lo[at] == min(
+            low for low, own in zip(given[0][at:], equalities[at:], strict=True) if own == equalities[at]
+        )
         assert hi[at] == max(
-            high for high, own in zip(given[1][: at + 1], groups[: at + 1], strict=True) if own == groups[at]
+            high for high, own in zip(given[1][: at + 1], equalities[: at + 1], strict=True) if own == equalities[at]
         )
 
 
@@ -127,5 +129,5 @@ def test_nothing_is_kept_of_nothing() -> None:
     assert len(kernels.order_bits(none)) == 0
     assert kernels.keep_pairs_in_ranges(nobody, nobody, none, none, none, flags) == 0
     assert kernels.keep_pairs_in_count_window(nobody, nobody, none, none, 1, none, none, 1, flags) == 0
-    for group in (None, none):
-        kernels.make_monotone(group, none, none)
+    for equality in (None, none):
+        kernels.make_monotone(equality, none, none)

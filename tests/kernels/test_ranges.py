@@ -30,49 +30,49 @@ def levels(run: sorted_keys.Int64s, size: int) -> tuple[sorted_keys.Int64s, sort
 
 
 def found_by_both(
-    key: sorted_keys.Int64s, group: sorted_keys.Int64s | None, size: int, wanted: tuple[Any, ...]
+    key: sorted_keys.Int64s, equality: sorted_keys.Int64s | None, size: int, wanted: tuple[Any, ...]
 ) -> list[tuple[int, list[int], list[int], list[int]]]:
     """Return matches, starts, ends and probes of the ranges: by merging, and by searching."""
     index, top = levels(key, size)
-    group_index, group_top = (None, None) if group is None else levels(group, size)
+    equality_index, equality_top = (None, None) if equality is None else levels(equality, size)
     found = []
-    for find, indexes in ((ranges.merge_ranges, ()), (ranges.find_ranges, (index, group_index, top, group_top))):
+    for find, indexes in ((ranges.merge_ranges, ()), (ranges.find_ranges, (index, equality_index, top, equality_top))):
         count = len(wanted[0])
         start, end, who = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int32)
-        hits, total = find(key, group, size, *indexes, *wanted, start, end, who)  # type: ignore[operator]
+        hits, total = find(key, equality, size, *indexes, *wanted, start, end, who)  # type: ignore[operator]
         found.append((total, start[:hits].tolist(), end[:hits].tolist(), who[:hits].tolist()))
     return found
 
 
-@pytest.mark.parametrize("has_groups", [False, True])
-def test_long_ranges_reach_to_the_end_of_the_run(has_groups: bool) -> None:
+@pytest.mark.parametrize("has_equality", [False, True])
+def test_long_ranges_reach_to_the_end_of_the_run(has_equality: bool) -> None:
     """A range is walked for 32 rows, then in steps that are doubled and halved: each of them may just reach the end."""
     for size in (*range(34, 110), 127, 128, 129, 255, 256, 257, 511, 513):
         for before in (0, 1, 33):  # rows before the range; all others lie in it
             key = padded([0] * before + [7] * (size - before))
-            group = padded([1] * size) if has_groups else None
+            equality = padded([1] * size) if has_equality else None
             wanted = (
                 np.array([5, 7], np.int64),
                 np.array([6, 8], np.int64),
-                np.array([1, 1]) if has_groups else None,
+                np.array([1, 1]) if has_equality else None,
                 np.arange(2, dtype=np.int32),
             )
             expected = (size - before, [before], [size], [1])
-            assert found_by_both(key, group, size, wanted) == [expected, expected], size
+            assert found_by_both(key, equality, size, wanted) == [expected, expected], size
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_groups_that_share_a_block_are_told_apart(seed: int) -> None:
-    """Keys fall at every border of two groups: what lies behind it is smaller than the bound, but not before it."""
+    """Keys fall at every border of two equalities: what lies behind it is smaller than the bound, but not before it."""
     random = np.random.default_rng(seed)
     size = int(random.integers(1, 200))
     entries = sorted(zip(random.integers(0, 12, size).tolist(), random.integers(0, 9, size).tolist(), strict=True))
     probes = sorted(zip(random.integers(0, 12, 30).tolist(), random.integers(0, 9, 30).tolist(), strict=True))
     lo = np.array([key for _, key in probes], np.int64)
-    wanted = (lo, lo + 2, np.array([group for group, _ in probes]), np.arange(len(lo), dtype=np.int32))
-    key, group = padded([key for _, key in entries]), padded([group for group, _ in entries])
+    wanted = (lo, lo + 2, np.array([equality for equality, _ in probes]), np.arange(len(lo), dtype=np.int32))
+    key, equality = padded([key for _, key in entries]), padded([equality for equality, _ in entries])
     inside = [sum(g == own and low <= k <= low + 2 for g, k in entries) for own, low in probes]
-    for total, start, end, who in found_by_both(key, group, size, wanted):
+    for total, start, end, who in found_by_both(key, equality, size, wanted):
         assert total == sum(inside)
         assert who == [probe for probe, count in enumerate(inside) if count]
         assert [b - a for a, b in zip(start, end, strict=True)] == [inside[probe] for probe in who]
@@ -80,27 +80,27 @@ def test_groups_that_share_a_block_are_told_apart(seed: int) -> None:
 
 @given(ENTRIES, PROBES, st.integers(-2, 9), st.booleans())
 def test_merging_finds_the_ranges_that_searching_does(
-    entries: list[tuple[int, int]], probes: list[tuple[int, int]], width: int, has_groups: bool
+    entries: list[tuple[int, int]], probes: list[tuple[int, int]], width: int, has_equality: bool
 ) -> None:
-    if not has_groups:
+    if not has_equality:
         entries, probes = [(0, key) for _, key in entries], [(0, key) for _, key in probes]
     entries, probes = sorted(entries), sorted(probes)
     key = padded([key for _, key in entries])
-    group = padded([group for group, _ in entries]) if has_groups else None
+    equality = padded([equality for equality, _ in entries]) if has_equality else None
     lo = np.array([low for _, low in probes], np.int64)
     hi = np.array([min(low + width, LIMIT.max) for _, low in probes], np.int64) if width >= 0 else lo - (lo > LIMIT.min)
     wanted = (
         lo,
         hi,
-        np.array([group for group, _ in probes]) if has_groups else None,
+        np.array([equality for equality, _ in probes]) if has_equality else None,
         np.arange(len(lo), dtype=np.int32),
     )
-    found = found_by_both(key, group, len(entries), wanted)
+    found = found_by_both(key, equality, len(entries), wanted)
     assert found[0] == found[1]
     assert found[0][0] == sum(
-        group == wanted_group and low <= key <= high
+        equality == wanted_group and low <= key <= high
         for (wanted_group, low), high in zip(probes, hi.tolist(), strict=True)
-        for group, key in entries
+        for equality, key in entries
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.hand_over import leave_pairs
+from watersmeet.spark.result_files import write_results
 from watersmeet.spark.run_cache import RunCache
 
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 -- as shutil has it
@@ -22,4 +22,4 @@ def test_nothing_is_written_on_a_disk_that_is_nearly_full(tmp_path: Path, monkey
     assert cache is not None
     cache.put("one", b"content")
     assert cache.get("one") is None
-    assert leave_pairs(pa.table({"x": [1]})) is None
+    assert write_results(pa.table({"x": [1]})) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.hand_over import leave_pairs, take_pairs
+from watersmeet.spark.result_files import read_results, write_results
 from watersmeet.spark.run_cache import RunCache
 
 PAIRS = pa.table({"x": [1, 2, 3]})
@@ -28,11 +28,11 @@ def _set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 @pytest.mark.parametrize("seconds", [SECONDS, -SECONDS])
 def test_pairs_wait_for_their_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    name = leave_pairs(PAIRS)
+    name = write_results(PAIRS)
     _set_clock(monkeypatch, seconds)
-    assert leave_pairs(PAIRS) is not None
+    assert write_results(PAIRS) is not None
     assert name is not None
-    assert take_pairs(name).read_all() == PAIRS
+    assert read_results(name).read_all() == PAIRS
 
 
 @pytest.mark.parametrize("seconds", [SECONDS, -SECONDS])

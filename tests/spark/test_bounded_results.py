@@ -20,9 +20,9 @@ import watersmeet as wm
 from stand_in import Query, forget, multi_query, pair_query
 from strategies import STRUCTURES
 from watersmeet.engine import result
-from watersmeet.spark import core
-from watersmeet.spark.hand_over import leave_pairs, take_pairs
+from watersmeet.spark import core_processor
 from watersmeet.spark.output import Report, report_rows
+from watersmeet.spark.result_files import read_results, write_results
 from watersmeet.subwindow import contract
 
 WINDOW = wm.time_window("1 hour", ts="ts")
@@ -46,12 +46,12 @@ def handed_over(query: Query, tables: dict[str, pa.Table], take: Callable[[pa.Ta
     """Run a micro-batch and take its results one by one as the core hands them over, in files."""
 
     def taken(results: pa.Table) -> pd.DataFrame:
-        name = leave_pairs(results)
+        name = write_results(results)
         assert name is not None
-        take(take_pairs(name).read_all())
+        take(read_results(name).read_all())
         return report_rows(Report())
 
-    with patch.object(core, "result_rows", taken):
+    with patch.object(core_processor, "result_rows", taken):
         query.run(tables)
 
 

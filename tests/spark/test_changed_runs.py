@@ -59,7 +59,7 @@ def test_a_run_that_changes_during_a_micro_batch_fails_it(
             os.utime(oldest)
         check(self)
 
-    monkeypatch.setattr(runs.Runs, "check", changed)
+    monkeypatch.setattr(runs.DecodedRuns, "check", changed)
     with pytest.raises(wm.SnapshotError, match="changed while it was read"):
         query.run({"left": _rows(4), "right": _rows(5)})
 

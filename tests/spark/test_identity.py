@@ -19,7 +19,7 @@ import watersmeet as wm
 from stand_in import Checkpoint, Query, forget, multi_query, pair_query
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
 from watersmeet.spark import earlier
-from watersmeet.spark.cores import KEEPER, core_ids
+from watersmeet.spark.core_ids import KEEPER, core_ids
 from watersmeet.spark.identity import FORMAT, Identity, identity_of, join_identity
 from watersmeet.spark.multiway.routing import choose_multi_routing
 from watersmeet.spark.multiway.spots import Spot, Spots

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from watersmeet.spark.hand_over import take_pairs
 from watersmeet.spark.output import OUTPUT, REPORT, Report, Total, report_rows, result_rows, totals
+from watersmeet.spark.result_files import read_results
 from watersmeet.spark.schema import ddl
 
 REPORTED = (
@@ -42,7 +42,7 @@ def test_results_leave_in_a_file_or_as_blobs(tmp_path: Path, monkeypatch: pytest
     results = pa.table({"x": [1, 2, 3]})
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     (row,) = result_rows(results).to_dict("records")
-    assert take_pairs(row["file"]).read_all().equals(results)
+    assert read_results(row["file"]).read_all().equals(results)
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     (row,) = result_rows(results).to_dict("records")
     assert row["file"] is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from strategies import DOMAINS
 from watersmeet.balance.generation import RoutingTable, first_generation
-from watersmeet.spark.cores import core_ids, partition_of
+from watersmeet.spark.core_ids import core_ids, partition_of
 from watersmeet.spark.multiway.routing import MULTI_ROUTINGS, MultiRoutingName
 from watersmeet.spark.routing.buckets import HERE, find_buckets, reach_of
 from watersmeet.spark.routing.choose import ROUTINGS, RoutingName, choose_routing

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 
 import watersmeet as wm
 from streams import committed, ids, metrics_of, run, stream
-from watersmeet.spark.cores import core_ids, partition_of
+from watersmeet.spark.core_ids import core_ids, partition_of
 from watersmeet.spark.session import check_session
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend

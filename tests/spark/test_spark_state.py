@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from streams import Pairs, committed, ids, metrics_of, run, stream
-from watersmeet.spark.cores import core_ids, partition_of
+from watersmeet.spark.core_ids import core_ids, partition_of
 from watersmeet.spark.state import FAN_IN
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend

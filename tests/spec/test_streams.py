@@ -8,7 +8,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.spec.streams import as_written, by_sides, check_names, read_predicate, take_apart
+from watersmeet.spec.streams import as_written, check_names, read_predicate, take_apart, with_streams
 
 STREAMS = ("a", "b", "c")
 
@@ -66,4 +66,4 @@ def test_a_condition_on_all_streams_connects_them() -> None:
 
 def test_streams_are_called_by_other_names() -> None:
     predicate = parse_predicate("a.k = b.k", STREAMS)
-    assert by_sides(predicate, {"a": "left", "b": "right"}) == parse_predicate("left.k = right.k")
+    assert with_streams(predicate, {"a": "left", "b": "right"}) == parse_predicate("left.k = right.k")

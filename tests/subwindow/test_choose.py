@@ -40,7 +40,7 @@ def test_axes_are_what_their_names_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fractions", "group", "key"),
+    ("fractions", "equality", "key"),
     [
         ({EQUALITY: 0.1, BAND: 0.01}, (EQUALITY,), BAND),  # both narrow: 0.001
         ({EQUALITY: 0.1, BAND: 0.01, OTHER: 0.001}, (EQUALITY,), OTHER),
@@ -51,10 +51,10 @@ def test_axes_are_what_their_names_say() -> None:
     ],
 )
 def test_the_order_that_leaves_the_fewest_candidates(
-    fractions: dict[int, float], group: tuple[int, ...], key: int | None
+    fractions: dict[int, float], equality: tuple[int, ...], key: int | None
 ) -> None:
     order = decide(fractions).order
-    assert (order.group, order.key) == (group, key)
+    assert (order.equalities, order.key) == (equality, key)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_two_keys_are_sorted_by_bi_sort() -> None:
 
 def test_a_structure_that_was_asked_for() -> None:
     assert decide({BAND: 0.1}, wanted="scan").structure == "scan"
-    assert decide({EQUALITY: 0.9, BAND: 0.001}, wanted="hash").order.group == (EQUALITY,)
+    assert decide({EQUALITY: 0.9, BAND: 0.001}, wanted="hash").order.equalities == (EQUALITY,)
     assert decide({EQUALITY: 0.1, BAND: 0.01}, wanted="rap_table").order.key == BAND, "it has no groups"

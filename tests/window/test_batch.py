@@ -80,11 +80,11 @@ def test_slices_that_follow_each_other_are_the_batch_they_were_cut_from() -> Non
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @given(rows=ROWS)
 def test_oracle_a_batch_is_sorted_by_group_and_key(order: IndexOrder, rows: list[tuple[int, int]]) -> None:
-    """Equal ones stay as they came; of two axes the equality is the group, which may be hashed."""
+    """Equal ones stay as they came; of two axes the equality is the equality, which may be hashed."""
     found = batch_of(rows).sorted(order)
 
     def rank(at: int) -> list[int]:
-        return [rows[at][axis] for axis, asked in ((0, order.group), (1, order.key is not None)) if asked]
+        return [rows[at][axis] for axis, asked in ((0, order.equalities), (1, order.key is not None)) if asked]
 
     assert found.row.tolist() == sorted(range(len(rows)), key=rank)
     entries = batch_of(rows).entries(order, 50)

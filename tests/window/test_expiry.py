@@ -12,7 +12,7 @@ import watersmeet as wm
 from topologies import TOPOLOGIES, WINDOWS, join_of, small_windows, stream
 from watersmeet.engine.driver import Tactic
 from watersmeet.engine.multiway.multi_stream_join import MultiStreamJoin
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.window import Window
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expired_before
@@ -23,11 +23,11 @@ PLAIN = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.int6
 ANY = PLAIN.append(pa.field("text", pa.string()))
 
 
-def listen(tactic: Tactic, heard: dict[Side, list[int]]) -> None:
+def listen(tactic: Tactic, heard: dict[StreamName, list[int]]) -> None:
     """Take down the ids of all rows that leave."""
     expire = tactic.expire
 
-    def heard_expire(before: Bounds) -> dict[Side, list[Departed]]:
+    def heard_expire(before: Bounds) -> dict[StreamName, list[Departed]]:
         left = expire(before)
         for side, parts in left.items():
             for part in parts:
@@ -43,9 +43,9 @@ def listen(tactic: Tactic, heard: dict[Side, list[int]]) -> None:
 def test_every_row_leaves_once_or_is_held(topology: str, window: str, cores: int) -> None:
     pushes = stream(seed=5, pushes=30)
     with small_windows(), join_of("left.x <= right.x + 3", WINDOWS[window], topology=topology, cores=cores) as join:
-        heard: dict[Side, list[int]] = {"left": [], "right": []}
+        heard: dict[StreamName, list[int]] = {"left": [], "right": []}
         listen(join._topology, heard)
-        given: dict[Side, Counter[int]] = {"left": Counter(), "right": Counter()}
+        given: dict[StreamName, Counter[int]] = {"left": Counter(), "right": Counter()}
         for left, right in pushes:
             join.push(left=left, right=right)
             for side, rows in (("left", left), ("right", right)):
@@ -64,7 +64,7 @@ def test_every_row_leaves_once_or_is_held(topology: str, window: str, cores: int
 def test_rows_of_many_streams_leave_once() -> None:
     schemas = dict.fromkeys("abc", PLAIN)
     join = MultiStreamJoin(streams=schemas, on="a.x = b.x AND b.x = c.x", window=wm.time_window("5 seconds", ts="ts"))
-    heard: dict[Side, list[int]] = {name: [] for name in schemas}
+    heard: dict[StreamName, list[int]] = {name: [] for name in schemas}
     listen(join._strategy, heard)
     for number in range(60):
         ids = np.arange(number * 3000, number * 3000 + 3000)

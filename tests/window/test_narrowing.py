@@ -86,7 +86,7 @@ def test_keys_leave_the_residual_little_more_than_the_pairs(monkeypatch: pytest.
 @pytest.mark.parametrize("structure", ["hash", "bi_sort", "rap_table", "wib_tree"])
 def test_equalities_whose_hashes_meet(monkeypatch: pytest.MonkeyPatch, structure: Any) -> None:
     """Several equalities are looked up by one hash; rows that share it, and nothing else, are no pairs."""
-    monkeypatch.setattr(batch, "group_keys", lambda keys: np.zeros(len(keys[0]), np.int64))
+    monkeypatch.setattr(batch, "combine_keys", lambda keys: np.zeros(len(keys[0]), np.int64))
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("x", pa.int64())])
     on = wm.equal("a") & wm.equal("b") & wm.band("x", "x", 100)
     join = wm.StreamJoin(left=schema, right=schema, on=on, window=wm.count_window(99), structure=structure)

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.experiment import Context, DisagreementError, Experiment
 from benchmarks.models.lock_step import LockStep, throughput
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["EXPERIMENT"]
 
@@ -28,7 +28,7 @@ def run(context: Context) -> Result:
     window = context.size(WINDOW, 100)
     lines: list[tuple[Cell, ...]] = []
     modelled = []
-    both: list[Side] = ["left", "right"]
+    both: list[StreamName] = ["left", "right"]
     for cores in CORES:
         context.progress.step(f"{cores} cores")
         model = LockStep({"left": window, "right": window}, cores, lambda rows, _: np.zeros(len(rows), bool))

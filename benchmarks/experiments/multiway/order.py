@@ -10,7 +10,7 @@ from benchmarks.many import ManyStreams
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.engine.multiway.circular import Steps
 from watersmeet.engine.multiway.stage import Step
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["EXPERIMENT"]
 
@@ -59,7 +59,7 @@ def run(context: Context) -> Result:
     )
 
 
-def _fixed(others: tuple[Side, ...]) -> dict[Side, Steps]:
+def _fixed(others: tuple[StreamName, ...]) -> dict[StreamName, Steps]:
     """Return the steps of every stream when the centre's neighbours are visited in this order."""
     steps = {
         other: (Step(("a",), other), *(Step((name,), "a") for name in others if name != other)) for other in others

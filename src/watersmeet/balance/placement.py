@@ -65,10 +65,10 @@ class Route:
     stored: Bools | None = None
     """Which of them it stores (None: all)."""
     probed: Int64s | None = None
-    """The generations whose right rows each left row looks into here: bit *i* is the *i*-th live one (None: all)."""
+    """The generations whose right rows each left row probes here: bit *i* is the *i*-th live one (None: all)."""
     group: Int32s | None = None
-    """The group that each row counts for, where groups are counted; ``~group`` where it is a copy for that group's sake
-    (see :mod:`watersmeet.balance.loads`)."""
+    """If groups are counted, the group that each row counts for, or ``~group`` for a copy of a row (see
+    :mod:`watersmeet.balance.loads`)."""
 
 
 class Buckets:

@@ -1,14 +1,14 @@
 """Hidden columns: numbers that travel with rows, in columns behind the rows' own.
 
-Design. Who has to know more of a row than its values, such as its number of arrival or whether a core keeps it, adds
-that as a hidden column; who reads the rows splits it off again. On the way and on disk the name of such a column begins
-with ``MARK``, a character that no name in SQL has, so it never meets a column of a user's. Only this module knows that:
-everybody else says plain names.
+Design. Code that needs more of a row than its values, such as its arrival number or whether a core stores it, adds that
+as a hidden column; the reader of the rows splits it off again. The name of such a column begins with ``MARK``, a
+character that no name in SQL has, so it never equals the name of a user's column. Only this module knows the mark: all
+other code uses plain names.
 
 Invariant: hidden columns come last, in the order in which they were added, and have no nulls. They are found by their
-place, so rows are split in the right place whatever their own columns are called.
+position, so users' columns may have any names.
 
-Cost: no value is copied, but for truth values, which Arrow keeps as bits.
+Cost: no value is copied, except truth values, which Arrow stores as bits.
 """
 
 from __future__ import annotations

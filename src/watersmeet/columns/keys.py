@@ -27,12 +27,21 @@ from watersmeet.columns.values import evaluate
 from watersmeet.columns.vectors import Vector, to_float
 from watersmeet.kernels import keys as kernels
 from watersmeet.kernels import text
-from watersmeet.spec.expression import Column, Side
+from watersmeet.spec.expression import Column, StreamName
 from watersmeet.spec.intervals import Bound
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.typing import Schemas
 
-__all__ = ["Borders", "KeyRange", "axis_keys", "axis_valid", "group_keys", "key_ranges", "row_ranges", "spread_borders"]
+__all__ = [
+    "Borders",
+    "KeyRange",
+    "axis_keys",
+    "axis_valid",
+    "combine_keys",
+    "key_ranges",
+    "row_ranges",
+    "spread_borders",
+]
 
 Borders = tuple[str, ...]
 """Sorted texts that divide the texts of an axis for their keys. Each byte is the character of that number."""
@@ -57,12 +66,12 @@ class KeyRange:
     empty: int
 
 
-def axis_values(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Vector:
+def axis_values(axis: Axis, side: StreamName, rows: pa.RecordBatch, schemas: Schemas) -> Vector:
     """Return the values of one side of ``axis`` for ``rows``."""
     return evaluate(axis.of(side), lambda column: rows.column(column.name), schemas)
 
 
-def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -> Bools | None:
+def axis_valid(axis: Axis, side: StreamName, rows: pa.RecordBatch, schemas: Schemas) -> Bools | None:
     """Return which rows have a value on ``axis``, or None if all have. A row without one matches nothing."""
     expression = axis.of(side)
     if isinstance(expression, Column):  # no need to look at its values; a dictionary may hold a null, though
@@ -73,7 +82,7 @@ def axis_valid(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas) -
     return None if valid is None else np.broadcast_to(valid, (rows.num_rows,))
 
 
-def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas, borders: Borders = ()) -> Int64s:
+def axis_keys(axis: Axis, side: StreamName, rows: pa.RecordBatch, schemas: Schemas, borders: Borders = ()) -> Int64s:
     """Return the keys of one side of ``axis``: a view of the column if that contains them already.
 
     The keys of a ``text`` axis depend on ``borders``. With any borders they keep the order of the texts, so borders
@@ -93,7 +102,7 @@ def axis_keys(axis: Axis, side: Side, rows: pa.RecordBatch, schemas: Schemas, bo
     return np.ascontiguousarray(np.broadcast_to(keys, (rows.num_rows,)))
 
 
-def null_key(domain: KeyDomain, side: Side) -> np.int64:
+def null_key(domain: KeyDomain, side: StreamName) -> np.int64:
     """Return the key of a row without a value: the same for both sides if nulls meet."""
     return NULL_KEYS["left" if domain.nulls == "meet" else side]
 
@@ -106,7 +115,7 @@ def spread_borders(texts: pa.Array, most: int) -> Borders:
     return tuple(text.decode("latin-1") for text in chosen.to_pylist())
 
 
-def group_keys(keys: Sequence[Int64s]) -> Int64s:
+def combine_keys(keys: Sequence[Int64s]) -> Int64s:
     """Return one key for several equalities: the key itself if there is one, otherwise a hash of all."""
     combined = keys[0]
     for key in keys[1:]:
@@ -114,16 +123,16 @@ def group_keys(keys: Sequence[Int64s]) -> Int64s:
     return combined
 
 
-def key_ranges(axis: Axis, side: Side, keys: Int64s, group: Int64s | None = None) -> list[KeyRange]:
+def key_ranges(axis: Axis, side: StreamName, keys: Int64s, equality: Int64s | None = None) -> list[KeyRange]:
     """Return the ranges of stored keys that rows of ``side`` with these ``keys`` look for, one per interval.
 
-    The ranges of a row are disjoint. ``keys`` are sorted, and so are both ends of the ranges; with ``group`` both are
-    sorted among rows of one group.
+    The ranges of a row are disjoint. ``keys`` are sorted, and so are both ends of the ranges; with ``equality`` both
+    are sorted among rows of one equality.
     """
-    return _ranges(axis, side, keys, lambda lo, hi: kernels.make_monotone(group, lo, hi))
+    return _ranges(axis, side, keys, lambda lo, hi: kernels.make_monotone(equality, lo, hi))
 
 
-def row_ranges(axis: Axis, side: Side, keys: Int64s) -> list[KeyRange]:
+def row_ranges(axis: Axis, side: StreamName, keys: Int64s) -> list[KeyRange]:
     """Return the ranges for keys in any order; a row's ranges follow from its key alone.
 
     They lie within the ranges that :func:`key_ranges` returns for the row among sorted keys.
@@ -131,14 +140,16 @@ def row_ranges(axis: Axis, side: Side, keys: Int64s) -> list[KeyRange]:
     return _ranges(axis, side, keys, lambda _lo, _hi: None)
 
 
-def _ranges(axis: Axis, side: Side, keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None]) -> list[KeyRange]:
+def _ranges(
+    axis: Axis, side: StreamName, keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None]
+) -> list[KeyRange]:
     parts = [_stored_minus_probing(low, high, side) for low, high in axis.differences.parts]
     if axis.domain.kind == "double_offset":
         return _float_ranges(parts, keys, put_in_order)
     return [_shifted(keys, low, high) for low, high in parts]
 
 
-def _stored_minus_probing(low: Bound, high: Bound, side: Side) -> tuple[Bound, Bound]:
+def _stored_minus_probing(low: Bound, high: Bound, side: StreamName) -> tuple[Bound, Bound]:
     """Turn bounds on ``left - right`` into bounds on ``stored - probing``."""
     if side == "right":
         return low, high

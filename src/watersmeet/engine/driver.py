@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.expiry import Bounds, Departed
 
 __all__ = ["Tactic", "drive"]
@@ -34,7 +34,7 @@ Rows = TypeVar("Rows", bound=Part)
 class Tactic(Protocol):
     """What the driver needs of a topology or a strategy."""
 
-    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Drop rows that lie before these places; return the rows that have left. No row moves at that time."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.stream_window import StreamWindow
@@ -12,7 +12,7 @@ from watersmeet.window.stream_window import StreamWindow
 __all__ = ["explain_join"]
 
 
-def explain_join(plan: JoinPlan, topology: str, windows: Mapping[Side, Sequence[StreamWindow]]) -> str:
+def explain_join(plan: JoinPlan, topology: str, windows: Mapping[StreamName, Sequence[StreamWindow]]) -> str:
     """Return text on what is indexed, what is verified, and which structures were chosen and why."""
     lines = [
         f"join on {plan.predicate}",

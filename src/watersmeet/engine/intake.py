@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int64s
 from watersmeet.spec.errors import SchemaError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
 from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -42,14 +42,14 @@ ROWS_PER_SLICE: Final = 1 << 17
 class Progress:
     """How far the streams have come, and how many rows were left out."""
 
-    largest_time: dict[Side, int | None]
+    largest_time: dict[StreamName, int | None]
     watermark: int | None
-    rows: dict[Side, int]
-    late: dict[Side, int]
-    null: dict[Side, int]
+    rows: dict[StreamName, int]
+    late: dict[StreamName, int]
+    null: dict[StreamName, int]
 
     @staticmethod
-    def at_start(streams: Mapping[Side, object]) -> Progress:
+    def at_start(streams: Mapping[StreamName, object]) -> Progress:
         """Return the progress of streams before their first rows."""
         rows, late, null = (dict.fromkeys(streams, 0) for _ in range(3))
         return Progress(dict.fromkeys(streams), None, rows, late, null)
@@ -59,10 +59,10 @@ class Progress:
 class Arrived:
     """A slice: rows of all streams that are joined together, and the bounds of expiry afterwards."""
 
-    rows: dict[Side, pa.RecordBatch]
-    times: dict[Side, Int64s] | None
+    rows: dict[StreamName, pa.RecordBatch]
+    times: dict[StreamName, Int64s] | None
     """In a time window: the rows' timestamps, from :func:`~watersmeet.window.admission.times_of`."""
-    counts: dict[Side, Counts] | None
+    counts: dict[StreamName, Counts] | None
     """In a count window: the rows' arrivals."""
     expire_before: Bounds
 
@@ -94,10 +94,10 @@ class Intake:
         self._nothing = {
             stream: pa.RecordBatch.from_pylist([], schema=schema) for stream, schema in streams.schemas.items()
         }
-        self.number: Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]] | None = None
+        self.number: Callable[[dict[StreamName, pa.RecordBatch]], dict[StreamName, pa.RecordBatch]] | None = None
         """Adds arrival numbers to the rows of a push, before slices of time change their order."""
 
-    def accept(self, tables: Mapping[Side, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
+    def accept(self, tables: Mapping[StreamName, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined.
 
         With ``whole`` the push is not cut into slices of time.
@@ -115,7 +115,7 @@ class Intake:
 
     # --- count windows ----------------------------------------------------------------------------------------------
 
-    def _accept_counted(self, rows: dict[Side, pa.RecordBatch], progress: Progress) -> Accepted[Arrived]:
+    def _accept_counted(self, rows: dict[StreamName, pa.RecordBatch], progress: Progress) -> Accepted[Arrived]:
         sizes = {stream: batch.num_rows for stream, batch in rows.items()}
         counts = count_arrivals(sizes, self.streams.moments(rows), self.progress.rows)
         kept, nulls = {}, dict(progress.null)
@@ -130,7 +130,7 @@ class Intake:
     # --- time windows -----------------------------------------------------------------------------------------------
 
     def _accept_timed(
-        self, rows: dict[Side, pa.RecordBatch], progress: Progress, lateness: int, *, whole: bool
+        self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, lateness: int, *, whole: bool
     ) -> Accepted[Arrived]:
         kept, times = {}, {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
@@ -150,7 +150,7 @@ class Intake:
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
         return Accepted(self._slices(kept, times, watermark, whole=whole), after)
 
-    def _watermark(self, largest: dict[Side, int | None], lateness: int) -> int | None:
+    def _watermark(self, largest: dict[StreamName, int | None], lateness: int) -> int | None:
         """Return the watermark for the next push; it never decreases."""
         seen = [time for time in largest.values() if time is not None]
         if len(seen) < len(largest):
@@ -159,7 +159,12 @@ class Intake:
         return reached if self.progress.watermark is None else max(reached, self.progress.watermark)
 
     def _slices(
-        self, rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s], watermark: int | None, *, whole: bool
+        self,
+        rows: dict[StreamName, pa.RecordBatch],
+        times: dict[StreamName, Int64s],
+        watermark: int | None,
+        *,
+        whole: bool,
     ) -> Iterator[Arrived]:
         """Yield the push in slices of time, or as one slice if it is small or spans little more than the window."""
         if self.number is not None:
@@ -180,7 +185,7 @@ class Intake:
                 bound = min(watermark, int(borders[number]))
             yield Arrived(parts, moments, None, expired_before(self.streams, dict.fromkeys(rows, bound)))
 
-    def _borders(self, times: dict[Side, Int64s]) -> Int64s:
+    def _borders(self, times: dict[StreamName, Int64s]) -> Int64s:
         """Return the times at which a push is cut: slices have many rows and are not shorter than the window."""
         if sum(map(len, times.values())) < 2 * ROWS_PER_SLICE:
             return np.empty(0, np.int64)
@@ -195,7 +200,7 @@ class Intake:
 
     # --- both -------------------------------------------------------------------------------------------------------
 
-    def _contiguous(self, stream: Side, table: pa.Table | None) -> pa.RecordBatch:
+    def _contiguous(self, stream: StreamName, table: pa.Table | None) -> pa.RecordBatch:
         """Check the schema of a push's rows of one stream, and return them as one record batch."""
         schema = self.streams.schemas[stream]
         if table is None:
@@ -237,7 +242,7 @@ class PairIntake(Intake):
     def _slice(self, arrived: Arrived) -> Slice:
         return Slice(self._batch("left", arrived), self._batch("right", arrived), arrived.expire_before)
 
-    def _batch(self, side: Side, arrived: Arrived) -> KeyedBatch:
+    def _batch(self, side: StreamName, arrived: Arrived) -> KeyedBatch:
         counts = arrived.counts
         arrival = None if counts is None else Arrival(counts[side][side], counts[side][OTHER_SIDE[side]])
         keys = {} if self.plan.time is None or arrived.times is None else {self.plan.time: arrived.times[side]}
@@ -253,8 +258,8 @@ def _latest(before: int | None, times: Int64s, known: Bools | None) -> int | Non
 
 
 def _in_time_order(
-    rows: dict[Side, pa.RecordBatch], times: dict[Side, Int64s]
-) -> tuple[dict[Side, pa.RecordBatch], dict[Side, Int64s]]:
+    rows: dict[StreamName, pa.RecordBatch], times: dict[StreamName, Int64s]
+) -> tuple[dict[StreamName, pa.RecordBatch], dict[StreamName, Int64s]]:
     """Sort each side by time, unless it is sorted already."""
     rows, times = dict(rows), dict(times)
     for side, time in times.items():

@@ -12,22 +12,22 @@ from functools import partial
 
 import pyarrow as pa
 
-from watersmeet.engine.collect import Collector
+from watersmeet.engine.collector import Collector
 from watersmeet.engine.driver import drive
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.numbering import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables
+from watersmeet.engine.row_numbers import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.contract import Layout
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Order, TopologyName
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.segment import SavedSegment
 
 __all__ = ["NumberRows", "Pairing"]
 
-NumberRows = Callable[[dict[Side, pa.RecordBatch]], dict[Side, pa.RecordBatch]]
+NumberRows = Callable[[dict[StreamName, pa.RecordBatch]], dict[StreamName, pa.RecordBatch]]
 
 
 class Pairing:
@@ -123,12 +123,12 @@ class Pairing:
             pairs = sort_pairs(pairs, self._order)
         return [pairs.select(_visible(self._schemas, pairs.num_columns))]
 
-    def save(self, side: Side) -> list[SavedSegment]:
+    def save(self, side: StreamName) -> list[SavedSegment]:
         """Return a side's rows as they were pushed."""
         saved = self.topology.save(side)
         return saved if self._numbering is None else without_numbers(saved)
 
-    def load(self, segments: dict[Side, list[SavedSegment]]) -> None:
+    def load(self, segments: dict[StreamName, list[SavedSegment]]) -> None:
         """Take in saved rows."""
         for side, some in segments.items():
             for segment in some:
@@ -139,7 +139,7 @@ class Pairing:
             self.topology.windows(side)  # all that was loaded takes its place now, not when somebody first looks
 
 
-def _visible(schemas: dict[Side, pa.Schema], columns: int) -> list[int]:
+def _visible(schemas: dict[StreamName, pa.Schema], columns: int) -> list[int]:
     """Return the positions of a result's columns, without the numbers behind those of each side."""
     hidden = (len(schemas["left"]), columns - 1)
     return [column for column in range(columns) if column not in hidden]

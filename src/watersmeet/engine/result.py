@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.spec.errors import SpecificationError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
@@ -37,7 +37,7 @@ def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = T
     """
     key = str if case_sensitive else str.lower
     both = {key(name) for name in left.names} & {key(name) for name in right.names}
-    sides: tuple[tuple[Side, pa.Schema], ...] = (("left", left), ("right", right))
+    sides: tuple[tuple[StreamName, pa.Schema], ...] = (("left", left), ("right", right))
     fields = [
         column.with_name(f"{side}_{column.name}") if key(column.name) in both else column
         for side, schema in sides
@@ -70,7 +70,7 @@ def gather_stored(matches: list[Match]) -> Columns:
     return gather_columns([match.stored for match in matches], [match.row for match in matches])
 
 
-def table_of_pairs(probing: Side, own: Columns, stored: Columns, schema: pa.Schema) -> pa.Table:
+def table_of_pairs(probing: StreamName, own: Columns, stored: Columns, schema: pa.Schema) -> pa.Table:
     """Return pairs as a table from the gathered columns of both sides; ``probing`` is the probing batch's side."""
     left, right = (own, stored) if probing == "left" else (stored, own)
     return pa.Table.from_arrays([*left, *right], schema=schema)

@@ -28,7 +28,7 @@ from watersmeet.engine.arrow_bytes import read_rows, write_rows
 from watersmeet.engine.intake import Progress
 from watersmeet.engine.sections import refuse_damaged
 from watersmeet.spec.errors import SnapshotError
-from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, Side
+from watersmeet.spec.expression import Compare, Expression, IsNull, Predicate, StreamName
 from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, window_to_json
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.strict_json import Json, canonical, check_entries, read_json, whole_number
@@ -203,8 +203,8 @@ def write_stream(schema: pa.Schema, hidden: Sequence[str], saved: Iterable[Saved
 
 
 def read_streams(
-    sections: Mapping[Side, bytes], hidden: Sequence[str]
-) -> tuple[dict[Side, pa.Schema], dict[Side, list[SavedRows]]]:
+    sections: Mapping[StreamName, bytes], hidden: Sequence[str]
+) -> tuple[dict[StreamName, pa.Schema], dict[StreamName, list[SavedRows]]]:
     """Return the schemas of streams, and their rows; raise unless they have just these ``hidden`` columns."""
     found = {stream: read_rows(section) for stream, section in sections.items()}
     schemas = {}
@@ -212,15 +212,18 @@ def read_streams(
         if not ends_hidden(schema, hidden):
             raise refuse_damaged("its rows have no arrival numbers")
         schemas[stream] = own_schema(schema, len(hidden))
-    rows: dict[Side, list[SavedRows]] = {
+    rows: dict[StreamName, list[SavedRows]] = {
         stream: [split_hidden(batch, schemas[stream]) for batch in batches] for stream, (_, batches) in found.items()
     }
     return schemas, rows
 
 
 def checked_rows(
-    streams: Streams, rows: Mapping[Side, list[SavedRows]], counted: Mapping[str, Side | None], progress: Progress
-) -> dict[Side, list[SavedRows]]:
+    streams: Streams,
+    rows: Mapping[StreamName, list[SavedRows]],
+    counted: Mapping[str, StreamName | None],
+    progress: Progress,
+) -> dict[StreamName, list[SavedRows]]:
     """Return the rows that can match; raise where they cannot have been saved.
 
     ``counted`` says of each hidden column whose rows it counts; None: those of the stream itself.
@@ -229,7 +232,11 @@ def checked_rows(
 
 
 def _checked(
-    streams: Streams, stream: Side, saved: list[SavedRows], counted: Mapping[str, Side | None], progress: Progress
+    streams: Streams,
+    stream: StreamName,
+    saved: list[SavedRows],
+    counted: Mapping[str, StreamName | None],
+    progress: Progress,
 ) -> list[SavedRows]:
     if sum(rows.num_rows for rows, _ in saved) > progress.rows[stream]:
         raise refuse_damaged(f"it has more rows of {stream} than have come")
@@ -248,7 +255,7 @@ def _checked(
     return kept
 
 
-def _check_numbers(numbers: Int64s, stream: Side, came: int) -> None:
+def _check_numbers(numbers: Int64s, stream: StreamName, came: int) -> None:
     """Raise unless a stream's rows have arrival numbers that exist, each once."""
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= came):
         raise refuse_damaged(f"a row of {stream} has a number that no row can have")
@@ -256,7 +263,7 @@ def _check_numbers(numbers: Int64s, stream: Side, came: int) -> None:
         raise refuse_damaged(f"two rows of {stream} have one number")
 
 
-def _admitted(streams: Streams, stream: Side, rows: pa.RecordBatch, progress: Progress) -> Bools:
+def _admitted(streams: Streams, stream: StreamName, rows: pa.RecordBatch, progress: Progress) -> Bools:
     """Return which rows can match; no join saves others, so they are left out."""
     times = None if streams.lateness is None else times_of(streams, stream, rows)
     if times is not None:

@@ -1,4 +1,4 @@
-"""The layout of a snapshot: sections of bytes behind a header, whatever they hold.
+"""The layout of a snapshot: sections of bytes behind a header, with any content.
 
 ``MAGIC`` (16 bytes), the format's version (2 bytes), a BLAKE2b digest of the rest (16 bytes), then the sections, each
 with its length before it (8 bytes). The digest finds accidents; anybody can compute it, so what the sections hold is

@@ -1,9 +1,9 @@
 """A join's state as bytes: versioned, checked, and made of JSON and Arrow IPC only.
 
 The sections (:mod:`watersmeet.engine.sections`) are the specification and progress as JSON, the left rows and the right
-rows, with one record batch per subwindow, and the pairs that are still owed to the caller. Which topology saved them
-cannot be told from the rows; indexes are rebuilt, by whatever structure the join has, when the rows are loaded. How
-they are written and checked says :mod:`watersmeet.engine.saved_state`.
+rows, with one record batch per segment, and the pairs that the caller has not got yet. The rows do not show which
+topology saved them. Indexes are rebuilt with the join's structure when the rows are loaded.
+:mod:`watersmeet.engine.saved_state` writes and checks the parts.
 
 Version 2 kept the predicate as text.
 """
@@ -29,7 +29,7 @@ from watersmeet.engine.saved_state import (
     write_stream,
 )
 from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.window import CountWindow, TimeWindow
 from watersmeet.window.plan import JoinPlan, plan_join
@@ -52,7 +52,7 @@ class Saved:
 
     plan: JoinPlan
     state: State
-    segments: dict[Side, list[SavedSegment]]
+    segments: dict[StreamName, list[SavedSegment]]
     owed: pa.Table
     """Pairs that were found but not returned before the join was saved."""
 

@@ -104,14 +104,14 @@ def keep_pairs_in_count_window(
 
 
 @kernel
-def make_monotone(group: Int64s | None, lo: Int64s, hi: Int64s) -> None:
+def make_monotone(equality: Int64s | None, lo: Int64s, hi: Int64s) -> None:
     """Widen ranges so that both ends are non-decreasing among those with one equality key."""
     n = len(lo)
     for i in range(1, n):
-        if group is not None and group[i] != group[i - 1]:
+        if equality is not None and equality[i] != equality[i - 1]:
             continue
         hi[i] = max(hi[i], hi[i - 1])
     for i in range(n - 2, -1, -1):
-        if group is not None and group[i] != group[i + 1]:
+        if equality is not None and equality[i] != equality[i + 1]:
             continue
         lo[i] = min(lo[i], lo[i + 1])

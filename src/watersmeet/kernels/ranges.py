@@ -32,17 +32,23 @@ LINEAR_STEPS = 32
 
 @kernel
 def _before(
-    key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+    key: Int64s, equality: Int64s | None, at: int, bound_equality: np.int64, bound: np.int64, inclusive: bool
 ) -> bool:
     """Tell whether entry ``at`` lies below the bound, or with ``inclusive`` on it."""
-    if group is not None and group[at] != bound_group:
-        return bool(group[at] < bound_group)
+    if equality is not None and equality[at] != bound_equality:
+        return bool(equality[at] < bound_equality)
     return bool(key[at] <= bound) if inclusive else bool(key[at] < bound)
 
 
 @kernel
 def _walk(
-    key: Int64s, group: Int64s | None, size: int, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+    key: Int64s,
+    equality: Int64s | None,
+    size: int,
+    begin: int,
+    bound_equality: np.int64,
+    bound: np.int64,
+    inclusive: bool,
 ) -> int:
     """Return the first entry from ``begin`` on that is not before the bound, by a rebounding search.
 
@@ -50,17 +56,17 @@ def _walk(
     """
     p = begin
     walked = min(size, begin + LINEAR_STEPS)
-    while p < walked and _before(key, group, p, bound_group, bound, inclusive):
+    while p < walked and _before(key, equality, p, bound_equality, bound, inclusive):
         p += 1
     if p < walked:
         return p
     step = 1
-    while p + step <= size and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+    while p + step <= size and _before(key, equality, p + step - 1, bound_equality, bound, inclusive):
         p += step
         step <<= 1
     step >>= 1
     while step > 0:
-        if p + step <= size and _before(key, group, p + step - 1, bound_group, bound, inclusive):
+        if p + step <= size and _before(key, equality, p + step - 1, bound_equality, bound, inclusive):
             p += step
         step >>= 1
     return p
@@ -68,12 +74,12 @@ def _walk(
 
 @kernel
 def _count(
-    key: Int64s, group: Int64s | None, begin: int, bound_group: np.int64, bound: np.int64, inclusive: bool
+    key: Int64s, equality: Int64s | None, begin: int, bound_equality: np.int64, bound: np.int64, inclusive: bool
 ) -> int:
     """Count the entries of the line at ``begin`` that lie before the bound, without a branch."""
     before = flags_up_to(key, begin, bound) if inclusive else flags_before(key, begin, bound)
-    if group is not None:
-        before = flags_before(group, begin, bound_group) | (flags_at(group, begin, bound_group) & before)
+    if equality is not None:
+        before = flags_before(equality, begin, bound_equality) | (flags_at(equality, begin, bound_equality) & before)
     return int(count_flags(before))
 
 
@@ -86,15 +92,15 @@ def _line_of(position: int) -> int:
 @kernel
 def find_ranges(
     key: Int64s,
-    group: Int64s | None,
+    equality: Int64s | None,
     size: int,
     index: Int64s,
-    group_index: Int64s | None,
+    equality_index: Int64s | None,
     top: Int64s,
-    group_top: Int64s | None,
+    equality_top: Int64s | None,
     lo: Int64s,
     hi: Int64s,
-    probe_group: Int64s | None,
+    probe_equality: Int64s | None,
     who: Int32s,
     start: Int64s,
     end: Int64s,
@@ -115,43 +121,43 @@ def find_ranges(
     for step in range(m + 2 * AHEAD):
         q = step
         if q < m:  # walk the top level; the lines of the index are fetched before the next step needs them
-            if probe_group is not None:
-                g = probe_group[q]
-            lower = _walk(top, group_top, top_size, lower, g, lo[q], False)
-            upper = _walk(top, group_top, top_size, max(lower, upper), g, hi[q], True)
+            if probe_equality is not None:
+                g = probe_equality[q]
+            lower = _walk(top, equality_top, top_size, lower, g, lo[q], False)
+            upper = _walk(top, equality_top, top_size, max(lower, upper), g, hi[q], True)
             first = _line_of(lower)
             last = _line_of(upper)
             prefetch(index, first)
             prefetch(index, last)
-            if group is not None:
-                prefetch(group_index, first)
-                prefetch(group_index, last)
+            if equality is not None:
+                prefetch(equality_index, first)
+                prefetch(equality_index, last)
             start[q] = first
             end[q] = last
         q = step - AHEAD
         if 0 <= q < m:  # count in the index; the lines of the keys are fetched before the next step needs them
-            if probe_group is not None:
-                g = probe_group[q]
+            if probe_equality is not None:
+                g = probe_equality[q]
             first = start[q]
             last = end[q]
-            first = _line_of(min(first + _count(index, group_index, first, g, lo[q], False), index_size))
-            last = _line_of(min(last + _count(index, group_index, last, g, hi[q], True), index_size))
+            first = _line_of(min(first + _count(index, equality_index, first, g, lo[q], False), index_size))
+            last = _line_of(min(last + _count(index, equality_index, last, g, hi[q], True), index_size))
             prefetch(key, first)
             prefetch(key, last)
-            if group is not None:
-                prefetch(group, first)
-                prefetch(group, last)
+            if equality is not None:
+                prefetch(equality, first)
+                prefetch(equality, last)
             start[q] = first
             end[q] = last
         q = step - 2 * AHEAD
         if q < 0:
             continue
-        if probe_group is not None:
-            g = probe_group[q]
+        if probe_equality is not None:
+            g = probe_equality[q]
         first = start[q]
         last = end[q]
-        first = min(first + _count(key, group, first, g, lo[q], False), size)
-        last = min(last + _count(key, group, last, g, hi[q], True), size)
+        first = min(first + _count(key, equality, first, g, lo[q], False), size)
+        last = min(last + _count(key, equality, last, g, hi[q], True), size)
         # Always written, kept only if not empty: no branch that is mispredicted when matches are rare.
         start[hits] = first
         end[hits] = last
@@ -164,26 +170,26 @@ def find_ranges(
 
 @kernel
 def _compare(
-    key: Int64s, group: Int64s | None, at: int, bound_group: np.int64, lo: np.int64, hi: np.int64
+    key: Int64s, equality: Int64s | None, at: int, bound_equality: np.int64, lo: np.int64, hi: np.int64
 ) -> tuple[bool, bool]:
     """Tell without a branch whether entry ``at`` lies before a range, and whether it lies in it."""
     before = key[at] < lo
     inside = (not before) & (key[at] <= hi)
-    if group is not None:
-        same = group[at] == bound_group
-        return (group[at] < bound_group) | (same & before), same & inside
+    if equality is not None:
+        same = equality[at] == bound_equality
+        return (equality[at] < bound_equality) | (same & before), same & inside
     return before, inside
 
 
 @kernel
 def _merge_rest(
     key: Int64s,
-    group: Int64s | None,
+    equality: Int64s | None,
     size: int,
     p: int,
     lo: Int64s,
     hi: Int64s,
-    probe_group: Int64s | None,
+    probe_equality: Int64s | None,
     q: int,
     last: int,
     start: Int64s,
@@ -193,9 +199,9 @@ def _merge_rest(
     """Merge the keys from ``p`` on with the probes from ``q`` to ``last``; return the number of hits so far."""
     g = np.int64(0)
     while q < last and p < size:
-        if probe_group is not None:
-            g = probe_group[q]
-        before, inside = _compare(key, group, p, g, lo[q], hi[q])
+        if probe_equality is not None:
+            g = probe_equality[q]
+        before, inside = _compare(key, equality, p, g, lo[q], hi[q])
         start[hits] = p
         asking[hits] = q
         hits += inside
@@ -207,11 +213,11 @@ def _merge_rest(
 @kernel
 def merge_ranges(
     key: Int64s,
-    group: Int64s | None,
+    equality: Int64s | None,
     size: int,
     lo: Int64s,
     hi: Int64s,
-    probe_group: Int64s | None,
+    probe_equality: Int64s | None,
     who: Int32s,
     start: Int64s,
     end: Int64s,
@@ -227,20 +233,20 @@ def merge_ranges(
     half = m >> 1
     g = np.int64(0)
     other_g = np.int64(0)
-    if probe_group is not None:
-        other_g = probe_group[half]
+    if probe_equality is not None:
+        other_g = probe_equality[half]
     p = 0
     q = 0
     hits = 0
-    other_p = _walk(key, group, size, 0, other_g, lo[half], False)
+    other_p = _walk(key, equality, size, 0, other_g, lo[half], False)
     other_q = half
     other_hits = half  # behind all hits that the first half can have
     while q < half and p < size and other_q < m and other_p < size:
-        if probe_group is not None:
-            g = probe_group[q]
-            other_g = probe_group[other_q]
-        before, inside = _compare(key, group, p, g, lo[q], hi[q])
-        other_before, other_inside = _compare(key, group, other_p, other_g, lo[other_q], hi[other_q])
+        if probe_equality is not None:
+            g = probe_equality[q]
+            other_g = probe_equality[other_q]
+        before, inside = _compare(key, equality, p, g, lo[q], hi[q])
+        other_before, other_inside = _compare(key, equality, other_p, other_g, lo[other_q], hi[other_q])
         start[hits] = p  # always written, kept only if it is a hit
         asking[hits] = q
         hits += inside
@@ -251,17 +257,19 @@ def merge_ranges(
         other_hits += other_inside
         other_p += other_before
         other_q += not other_before
-    hits = _merge_rest(key, group, size, p, lo, hi, probe_group, q, half, start, asking, hits)
-    other_hits = _merge_rest(key, group, size, other_p, lo, hi, probe_group, other_q, m, start, asking, other_hits)
+    hits = _merge_rest(key, equality, size, p, lo, hi, probe_equality, q, half, start, asking, hits)
+    other_hits = _merge_rest(
+        key, equality, size, other_p, lo, hi, probe_equality, other_q, m, start, asking, other_hits
+    )
     total = 0
     last = 0
     for i in range(hits + other_hits - half):
         at = i if i < hits else i - hits + half
         first = start[at]
         q = asking[at]
-        if probe_group is not None:
-            g = probe_group[q]
-        last = _walk(key, group, size, max(first + 1, last), g, hi[q], True)
+        if probe_equality is not None:
+            g = probe_equality[q]
+        last = _walk(key, equality, size, max(first + 1, last), g, hi[q], True)
         start[i] = first
         end[i] = last
         asking[i] = who[q]

@@ -2,8 +2,8 @@
 
 *Sorted keys* are a sorted int64 array of ``size`` keys, followed by ``LINE`` keys of padding (the largest int64), so
 that the last line can be read as a whole. The array begins on a cache line (:func:`empty_keys`). Its *index* has the
-first key of every line, and its *top* the first key of every line of the index. An optional ``group`` array of the same
-length makes the order ``(group, key)``. Without one it is ``None``, and Numba compiles its code away.
+first key of every line, and its *top* the first key of every line of the index. An optional ``equality`` array of the
+same length makes the order ``(equality, key)``. Without one it is ``None``, and Numba compiles its code away.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ def sort_keys(key: Int64s, order: Int32s) -> Int32s:
 def merge_keys(
     key_a: Int64s,
     row_a: Int32s,
-    group_a: Int64s | None,
+    equality_a: Int64s | None,
     size_a: int,
     key_b: Int64s,
     row_b: Int32s,
-    group_b: Int64s | None,
+    equality_b: Int64s | None,
     size_b: int,
     key: Int64s,
     row: Int32s,
-    group: Int64s | None,
+    equality: Int64s | None,
 ) -> None:
-    """Merge *a* and *b* into ``key``, ``row`` and ``group``, with padding; of equal keys those of *a* come first.
+    """Merge *a* and *b* into ``key``, ``row`` and ``equality``, with padding; of equal keys those of *a* come first.
 
     Each step writes the smallest and the largest row that is left: two chains of comparisons that do not wait for each
     other. A row that has just been written to the front is never written to the back again: it is no larger than any
@@ -110,26 +110,26 @@ def merge_keys(
         x = key_a[first_a]
         y = key_b[first_b]
         take_a = x <= y
-        if group is not None:
-            if group_a[first_a] != group_b[first_b]:
-                take_a = group_a[first_a] < group_b[first_b]
+        if equality is not None:
+            if equality_a[first_a] != equality_b[first_b]:
+                take_a = equality_a[first_a] < equality_b[first_b]
         key[front] = x if take_a else y
         row[front] = row_a[first_a] if take_a else row_b[first_b]
-        if group is not None:
-            group[front] = group_a[first_a] if take_a else group_b[first_b]
+        if equality is not None:
+            equality[front] = equality_a[first_a] if take_a else equality_b[first_b]
         first_a += take_a
         first_b += not take_a
         front += 1
         x = key_a[last_a]
         y = key_b[last_b]
         take_b = x <= y
-        if group is not None:
-            if group_a[last_a] != group_b[last_b]:
-                take_b = group_a[last_a] < group_b[last_b]
+        if equality is not None:
+            if equality_a[last_a] != equality_b[last_b]:
+                take_b = equality_a[last_a] < equality_b[last_b]
         key[back] = y if take_b else x
         row[back] = row_b[last_b] if take_b else row_a[last_a]
-        if group is not None:
-            group[back] = group_b[last_b] if take_b else group_a[last_a]
+        if equality is not None:
+            equality[back] = equality_b[last_b] if take_b else equality_a[last_a]
         last_b -= take_b
         last_a -= not take_b
         back -= 1
@@ -137,17 +137,17 @@ def merge_keys(
     end = front + last_a - first_a + 1
     key[front:end] = key_a[first_a : last_a + 1]
     row[front:end] = row_a[first_a : last_a + 1]
-    if group is not None:
-        group[front:end] = group_a[first_a : last_a + 1]
+    if equality is not None:
+        equality[front:end] = equality_a[first_a : last_a + 1]
     front = end
     end = front + last_b - first_b + 1
     key[front:end] = key_b[first_b : last_b + 1]
     row[front:end] = row_b[first_b : last_b + 1]
-    if group is not None:
-        group[front:end] = group_b[first_b : last_b + 1]
+    if equality is not None:
+        equality[front:end] = equality_b[first_b : last_b + 1]
     key[size_a + size_b :] = INT64_MAX
-    if group is not None:
-        group[size_a + size_b :] = INT64_MAX
+    if equality is not None:
+        equality[size_a + size_b :] = INT64_MAX
 
 
 def sample_keys(keys: Int64s, size: int) -> Int64s:

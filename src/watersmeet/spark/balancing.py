@@ -123,7 +123,7 @@ class _Listener(StreamingQueryListener):
         shown = (Report.read(row.asDict()) for row in metrics["cores"] if row is not None)
         reports = [report for report in shown if report.work_seconds > 0]
         if reports:
-            query.reorganise(progress.batchId, _Run.of(progress), reports)
+            query.reorganise(progress.batchId, _MicroBatch.of(progress), reports)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 -- Spark's name
         """Do nothing."""
@@ -134,17 +134,17 @@ class _Listener(StreamingQueryListener):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _MicroBatch:
     """When a micro-batch began, and how long it took (seconds)."""
 
     began: float
     took: float
 
     @classmethod
-    def of(cls, progress: StreamingQueryProgress) -> _Run:
+    def of(cls, progress: StreamingQueryProgress) -> _MicroBatch:
         return cls(datetime.fromisoformat(progress.timestamp).timestamp(), progress.batchDuration / 1000)
 
-    def waited_after(self, last: _Run) -> float:
+    def waited_after(self, last: _MicroBatch) -> float:
         """Return how long the query waited between the last micro-batch and this one; long waits are cut."""
         return min(max(0.0, self.began - last.began - last.took), LONGEST_WAIT * self.took)
 
@@ -160,10 +160,10 @@ class _Query:
         self._files = GenerationFiles(Path(join.tables.folder) / name, self._cores)
         self._settings = join.settings
         self._meter = LoadMeter()
-        self._last: _Run | None = None
+        self._last: _MicroBatch | None = None
         self._heard = 0
 
-    def reorganise(self, micro_batch: int, run: _Run, reports: list[Report]) -> None:
+    def reorganise(self, micro_batch: int, run: _MicroBatch, reports: list[Report]) -> None:
         """Add the cores' reports of a micro-batch, and at the end of an epoch let the balancer decide."""
         waited = 0.0 if self._last is None else run.waited_after(self._last)
         self._meter.add(micro_batch, _room(waited, reports), list(map(self._load, reports)))

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 
 __all__ = ["EARLIER_FORMAT", "earlier_digest", "text_of"]
@@ -23,7 +23,7 @@ EARLIER_FORMAT: Final = 3
 def earlier_digest(
     predicate: Predicate,
     window: Window | Windows,
-    schemas: Mapping[Side, pa.Schema],
+    schemas: Mapping[StreamName, pa.Schema],
     routing: str,
     core_ids: tuple[int, ...],
 ) -> str:

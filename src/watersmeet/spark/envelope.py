@@ -8,7 +8,7 @@ generations that it probes and the group that it counts for. A task ends with an
 routing table knows, so that a core without rows in a micro-batch still expires its own, and writes its record.
 
 ``unpacker`` makes the function for ``mapInArrow`` after the join. It turns pairs, which come in files or blobs (see
-:mod:`watersmeet.spark.hand_over`), into columns.
+:mod:`watersmeet.spark.result_files`), into columns.
 
 Trust. An envelope comes through Spark's shuffle from this package's packer. It is validated in full nevertheless, which
 takes no time for columns of fixed width, and 3 to 7 ms for 1 M rows of text. Pairs for the unpacker are not validated,
@@ -29,21 +29,21 @@ from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
-from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.garbage import set_aside
-from watersmeet.spark.hand_over import take_pairs
+from watersmeet.spark.core_ids import KEEPER
+from watersmeet.spark.gc_freeze import freeze_once
+from watersmeet.spark.result_files import read_results
 from watersmeet.spark.routing.contract import Router, Routes
 from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.admission import Verdict, admit, keep_rows
 from watersmeet.window.arrival import Counts
 from watersmeet.window.streams import Streams
 
 __all__ = [
+    "BLOB_BYTES",
     "COUNT",
     "ENVELOPE",
-    "PIECE_BYTES",
     "Envelope",
     "arranger",
     "envelopes",
@@ -73,7 +73,7 @@ count window has had; ``generation`` and ``oldest`` are the newest and the oldes
 routed."""
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
-PIECE_BYTES: Final = 1 << 20
+BLOB_BYTES: Final = 1 << 20
 """Size of a blob: for larger ones the JVM would allocate separate memory and clear it first."""
 ROWS_AT_ONCE: Final = 1 << 20
 BYTES_AT_ONCE: Final = 1 << 28
@@ -90,11 +90,11 @@ class Envelope:
     rows: pa.RecordBatch
     stored: Bools | None = None
     counts: Counts | None = None
-    """In a count window."""
+    """In a count window: the rows' arrivals."""
     probed: Int64s | None = None
-    """The generations that each left row looks into, as bits (None: all)."""
+    """The generations that each left row probes, as bits; None: all."""
     group: Int32s | None = None
-    """The group that each row counts for, where groups are counted."""
+    """If groups are counted: the group that each row counts for."""
     times: Int64s | None = None
     """In a time window: the rows' timestamps, where they are known already. They do not travel: the rows do."""
 
@@ -143,7 +143,7 @@ def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Col
     return cast("Column", np.concatenate(filled))
 
 
-def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
+def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
     """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,12 +160,12 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
                 part += len(blobs)
             routed += kept.rows.num_rows
         yield _heartbeats(core_ids, stream, nulls, router.table)
-        set_aside("pack")
+        freeze_once("pack")
 
     return pack
 
 
-def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
+def arranger(streams: Streams, stream: StreamName, sequencer: int) -> ArrowMap:
     """Return the function that sends one stream's rows to the sequencer, which numbers them for a count window."""
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -174,12 +174,12 @@ def arranger(streams: Streams, stream: Side, sequencer: int) -> ArrowMap:
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
         yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # also for a micro-batch without rows
-        set_aside("arrange")
+        freeze_once("arrange")
 
     return arrange
 
 
-def joinable(streams: Streams, stream: Side, rows: pa.RecordBatch) -> tuple[Bools, int]:
+def joinable(streams: Streams, stream: StreamName, rows: pa.RecordBatch) -> tuple[Bools, int]:
     """Return which rows can match, and the number of those that cannot because of a null."""
     admission = admit(streams, stream, rows)
     return admission.keep, admission.count(Verdict.NULL)
@@ -194,13 +194,13 @@ def unpacker() -> ArrowMap:
                 if blob.is_valid:
                     yield from pa.ipc.open_stream(blob.as_buffer())
                 if file.is_valid:
-                    yield from take_pairs(file.as_py())
-        set_aside("unpack")
+                    yield from read_results(file.as_py())
+        freeze_once("unpack")
 
     return unpack
 
 
-def envelopes(stream: Side, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
+def envelopes(stream: StreamName, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
     """Yield the envelope of each core for rows; ``routed`` rows were routed before, which matters for taking turns."""
     rows, counts = whole.rows, whole.counts
     if not rows.num_rows:
@@ -221,10 +221,10 @@ def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
 
 
 def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
-    """Return rows as Arrow IPC streams of about ``PIECE_BYTES`` each."""
+    """Return rows as Arrow IPC streams of about ``BLOB_BYTES`` each."""
     sink = pa.BufferOutputStream()
     ends = [0]
-    step = max(1, rows.num_rows * PIECE_BYTES // max(1, rows.nbytes))
+    step = max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
     for begin in range(0, rows.num_rows, step):
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write(rows.slice(begin, step))
@@ -249,7 +249,7 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     return Envelope(rows, hidden.get("stored"), counts, hidden.get("probed"), hidden.get("group"))
 
 
-def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: RoutingTable) -> pa.RecordBatch:
+def _heartbeats(core_ids: tuple[int, ...], stream: StreamName, nulls: int, table: RoutingTable) -> pa.RecordBatch:
     """Return an empty envelope for every core and for the keeper; the first has the number of rows left out."""
     cores = (*(core_ids[core] for core in table.cores), KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
@@ -259,7 +259,7 @@ def _heartbeats(core_ids: tuple[int, ...], stream: Side, nulls: int, table: Rout
 
 
 def _packed(
-    core: int, stream: Side, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
+    core: int, stream: StreamName, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
 ) -> pa.RecordBatch:
     """Return the envelopes of some rows for one core; the first is part number ``part``."""
     count = len(blobs)
@@ -268,7 +268,7 @@ def _packed(
 
 
 def _rows(
-    cores: Int64s, stream: Side, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
+    cores: Int64s, stream: StreamName, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
 ) -> pa.RecordBatch:
     """Return rows of ``ENVELOPE``; ``parts`` are their numbers and null rows, the streams are not counted yet."""
     count = len(blobs)

@@ -25,7 +25,7 @@ from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest
 from watersmeet.spark.routing.contract import Routing
 from watersmeet.spec.errors import SnapshotError, WatersmeetError
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, schema_to_json, window_to_json
 from watersmeet.spec.strict_json import canonical
 from watersmeet.spec.window import Window, Windows
@@ -90,7 +90,7 @@ class Identity:
 def identity_of(
     predicate: Predicate,
     window: Window | Windows,
-    schemas: Mapping[Side, pa.Schema],
+    schemas: Mapping[StreamName, pa.Schema],
     routing: Json,
     *,
     cores: int,
@@ -151,14 +151,14 @@ def _unequal(name: str, was: Json, now: Json) -> Iterator[str]:
         for entry in {**was, **now}:
             yield from _unequal(f"{name}, {entry}", was.get(entry), now.get(entry))
     elif was != now:
-        yield f"{name}: was {_shown(was)}, is {_shown(now)}"
+        yield f"{name}: was {_readable(was)}, is {_readable(now)}"
 
 
-def _shown(value: Json) -> str:
+def _readable(value: Json) -> str:
     return "not there" if value is None else value if isinstance(value, str) else canonical(value)
 
 
-def _text(predicate: Json, streams: tuple[Side, ...]) -> str:
+def _text(predicate: Json, streams: tuple[StreamName, ...]) -> str:
     try:
         return str(predicate_from_json(predicate, streams))
     except WatersmeetError:  # of other streams, or as a later version writes it

@@ -15,11 +15,11 @@ from typing import Any, Final, Self
 import pandas as pd
 import pyarrow as pa
 
-from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import to_blobs
-from watersmeet.spark.hand_over import leave_pairs
+from watersmeet.spark.result_files import write_results
 from watersmeet.spark.schema import Columns
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["OUTPUT", "REPORT", "Report", "Total", "report_rows", "result_rows", "totals"]
 
@@ -72,9 +72,9 @@ class Report:
         return cls(**shown)
 
     @property
-    def bytes_by_newest(self) -> dict[Side, int]:
+    def bytes_by_newest(self) -> dict[StreamName, int]:
         """How many bytes of each stream were stored by the newest generation."""
-        found: dict[Side, int] = json.loads(self.newest_bytes or "{}")
+        found: dict[StreamName, int] = json.loads(self.newest_bytes or "{}")
         return found
 
 
@@ -91,7 +91,7 @@ def totals(total: Total) -> list[str]:
 
 def result_rows(results: pa.Table) -> pd.DataFrame:
     """Return rows of ``OUTPUT`` with results for the unpacker."""
-    file = leave_pairs(results)
+    file = write_results(results)
     return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report(), None)
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import TimestampNTZType
 
 from watersmeet.spark.balancing import METRICS
-from watersmeet.spark.cores import core_ids
+from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
 from watersmeet.spark.routing.contract import Routes
@@ -27,7 +27,7 @@ from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.session import bytes_setting
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SpecificationError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 from watersmeet.window.streams import Streams
 
@@ -40,7 +40,7 @@ DEFAULT_CACHE_BYTES: Final = 8 << 30
 
 
 def pipeline(
-    frames: Mapping[Side, DataFrame],
+    frames: Mapping[StreamName, DataFrame],
     *,
     streams: Streams,
     window: Window | Windows,
@@ -73,7 +73,7 @@ def pipeline(
     return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
 
 
-def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> DataFrame:
+def _watermarked(frame: DataFrame, stream: StreamName, window: Window | Windows) -> DataFrame:
     """Return a stream of a time window with a watermark; one that the user has set is checked and kept."""
     if not frame.isStreaming or isinstance(window, CountWindow | CountWindows):
         return frame
@@ -102,7 +102,7 @@ def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> Da
     return frame
 
 
-def _check_watermark_column(frame: DataFrame, stream: Side, ts: str) -> None:
+def _check_watermark_column(frame: DataFrame, stream: StreamName, ts: str) -> None:
     """Raise for a timestamp column that cannot have a watermark in Spark."""
     if isinstance(frame.schema[ts].dataType, TimestampNTZType):
         raise SpecificationError(
@@ -125,7 +125,7 @@ def _with_plain_names(frame: DataFrame) -> DataFrame:
 
 
 def _sequenced(
-    frames: Mapping[Side, DataFrame], streams: Streams, routes: Routes, core_ids: tuple[int, ...]
+    frames: Mapping[StreamName, DataFrame], streams: Streams, routes: Routes, core_ids: tuple[int, ...]
 ) -> DataFrame:
     """Return envelopes of rows that have been numbered, for a count window."""
     arranged = _united(
@@ -160,7 +160,7 @@ def _observed(joined: DataFrame, name: str) -> DataFrame:
 # --- checks and settings of all joins -------------------------------------------------------------------------------
 
 
-def check_frames(frames: Mapping[Side, DataFrame]) -> SparkSession:
+def check_frames(frames: Mapping[StreamName, DataFrame]) -> SparkSession:
     """Return the session of the DataFrames; raise unless all are streaming or all are batch."""
     for stream, frame in frames.items():
         if not isinstance(frame, DataFrame):

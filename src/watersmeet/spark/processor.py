@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
 from watersmeet.engine.result import gather_pairs, pairs_at_once
-from watersmeet.spark.core import Core, row_bytes
+from watersmeet.spark.core_processor import CoreProcessor, row_bytes
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
-from watersmeet.spark.segments import Segments
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spark.tables import Tables
-from watersmeet.spec.expression import Side
+from watersmeet.spark.window_runs import WindowRuns
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -32,7 +32,7 @@ from watersmeet.window.stream_window import Match, StreamWindow
 __all__ = ["JoinProcessor"]
 
 
-class JoinProcessor(Core):
+class JoinProcessor(CoreProcessor):
     """Joins the envelopes of one core."""
 
     def __init__(
@@ -49,16 +49,16 @@ class JoinProcessor(Core):
         self._plan = plan
         self._tables = tables
         self._result = result
-        self._windows: dict[Side, StreamWindow] = {}
+        self._windows: dict[StreamName, StreamWindow] = {}
 
-    def open(self, store: RunStore, cache: RunCache | None) -> Segments:
+    def open(self, store: RunStore, cache: RunCache | None) -> WindowRuns:
         """Return the join's decoded runs."""
-        self._segments = Segments(self._plan, store, cache)
-        return self._segments
+        self._window_runs = WindowRuns(self._plan, store, cache)
+        return self._window_runs
 
-    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield the pairs of a micro-batch."""
-        self._windows = self._segments.windows(manifest.runs, found)
+        self._windows = self._window_runs.windows(manifest.runs, found)
         for side in ("left", "right"):
             own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
             batch = self._batch(side, arrived[side])
@@ -73,8 +73,8 @@ class JoinProcessor(Core):
             if group is not None:
                 self.groups.add(side, group)
             if len(storing):
-                made = manifest.next(side, self.live.newest)
-                manifest.runs[side].append(self._segments.add(storing, own, other, made))
+                origin = manifest.next(side, self.live.newest)
+                manifest.runs[side].append(self._window_runs.add(storing, own, other, origin))
 
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
@@ -95,11 +95,11 @@ class JoinProcessor(Core):
         """Return why the newest generation was made."""
         return self._tables.reasons(self.live.newest)
 
-    def merge(self, stream: Side, runs: list[Run]) -> Run:
+    def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a side."""
-        return self._segments.merge(stream, runs, self._windows[OTHER_SIDE[stream]])
+        return self._window_runs.merge(stream, runs, self._windows[OTHER_SIDE[stream]])
 
-    def _batch(self, side: Side, arrived: Envelope) -> KeyedBatch:
+    def _batch(self, side: StreamName, arrived: Envelope) -> KeyedBatch:
         """Return what has come of a side; its timestamps are known since late rows were left out."""
         counts = arrived.counts
         if counts is None and self._plan.time is None:  # none has come

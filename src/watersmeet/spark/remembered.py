@@ -19,7 +19,7 @@ REMEMBERED_BYTES: Final = 2 << 30
 
 
 class Remembered(Generic[Key, Value]):
-    """Values that together take at most ``REMEMBERED_BYTES``; the last one is kept whatever it takes."""
+    """Values that together take at most ``REMEMBERED_BYTES``; the last one is always kept."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()

@@ -1,17 +1,17 @@
-"""Runs as what can be probed: remembered by this worker, mapped from the node's cache, or read from the state.
+"""Decoded runs, which can be probed: a worker remembers them, maps them from the node's cache, or reads the state.
 
-What is made of a run, its *piece*, is made once, when its rows arrive, and left in the cache with its sorted keys (see
-:mod:`watersmeet.spark.run_cache`), so a worker that has never seen it pays for copying its keys, not for sorting. Only
-a run that is in neither place is read from the state store and sorted again.
+A run is *decoded* once, when its rows arrive, and put into the cache with its sorted keys (see
+:mod:`watersmeet.spark.run_cache`). So another worker copies keys but does not sort. Only a run that is neither
+remembered nor in the cache is read from the state store and sorted again.
 
-What a worker remembers (see :mod:`watersmeet.spark.remembered`) and the cache has is found by a run's key, which stands
-for its content; nothing is ever changed. Columns that a stream has got since a run was stored are null in its rows.
+Remembered runs (see :mod:`watersmeet.spark.remembered`) and those in the cache are found by the run's key, which stands
+for its content, and are never changed. A column that was added to a stream after a run was stored is null in its rows.
 
-What is trusted. A checkpoint's state comes from outside, so a run that is read from it is validated in full: 1 M rows
-take no time where columns have a fixed width, and 3 to 7 ms for one of text; reading it from the state takes many
-more. What the cache holds was written by this user's workers into a folder of theirs, and has a checksum; whoever
-can change both can change the workers' memory too. Validating its text would make mapping a run take three times as
-long, so there only the layout is validated, and that row numbers are those of rows (0.4 ms), which kernels rely on.
+Trust. A checkpoint's state comes from outside, so a run that is read from it is validated in full. For 1 M rows that
+takes no time for columns of fixed width, and 3 to 7 ms for a column of text; reading them from the state takes much
+longer. The cache was written by this user's workers into their own folder, and has a checksum; whoever can change both
+can also change the workers' memory. Validating text would make mapping a run take three times as long. So of mapped
+runs only the layout is validated, and that row numbers are within bounds (0.4 ms), because kernels rely on that.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from watersmeet.columns.hidden import (
     with_hidden,
 )
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
+from watersmeet.spark.compact_integers import narrow, widen
 from watersmeet.spark.envelope import COUNT, to_blob
-from watersmeet.spark.narrow import narrow, widen
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.errors import SnapshotError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import Choice, IndexOrder
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
 
-__all__ = ["Content", "Found", "Index", "Runs"]
+__all__ = ["Content", "DecodedRuns", "Found", "Index"]
 
-Piece = TypeVar("Piece")
+Decoded = TypeVar("Decoded")
 
 CHOICES: Final = b"watersmeet choices"
 KEY: Final = "key "
@@ -86,7 +86,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    piece: Any
+    decoded: Any
     mapped: MappedRun | None
     """The file it lies in; None for one in this worker's own memory."""
     schema: pa.Schema
@@ -97,10 +97,10 @@ class _Known:
 
 
 _remembered: Remembered[str, _Known] = Remembered()
-"""Pieces by the keys of their runs. The worker's own: nothing outside refers to it."""
+"""StageRuns by the keys of their runs. The worker's own: nothing outside refers to it."""
 
 
-class Runs(ABC, Generic[Piece]):
+class DecodedRuns(ABC, Generic[Decoded]):
     """The decoded runs of one core."""
 
     def __init__(self, store: RunStore, cache: RunCache | None) -> None:
@@ -110,18 +110,18 @@ class Runs(ABC, Generic[Piece]):
         self._owner = ""
 
     @abstractmethod
-    def schema(self, stream: Side) -> pa.Schema:
+    def schema(self, stream: StreamName) -> pa.Schema:
         """Return the schema of a stream's rows."""
 
     @abstractmethod
-    def made(self, stream: Side, run: Run, content: Content) -> Piece:
+    def decode(self, stream: StreamName, run: Run, content: Content) -> Decoded:
         """Decode a run; if its content has no indexes, its rows are sorted."""
 
     @abstractmethod
-    def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
+    def nbytes(self, decoded: Decoded, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a decoded run takes; mapped rows take none."""
 
-    def begin(self, owner: str, runs: Mapping[Side, Iterable[Run]]) -> None:
+    def begin(self, owner: str, runs: Mapping[StreamName, Iterable[Run]]) -> None:
         """Begin a micro-batch of ``owner``, a core of a join; runs that other workers have removed are forgotten."""
         self._owner = owner
         self._used = []
@@ -130,7 +130,7 @@ class Runs(ABC, Generic[Piece]):
             has_file = self._cache.has
             _remembered.forget(lambda key: key not in live and not has_file(key))
 
-    def find(self, stream: Side, run: Run, found: Found) -> Piece:
+    def find(self, stream: StreamName, run: Run, found: Found) -> Decoded:
         """Return a decoded run: remembered, mapped, or read from the state."""
         schema = self.schema(stream)
         known = _remembered.get(run.key)
@@ -138,8 +138,8 @@ class Runs(ABC, Generic[Piece]):
             found.remembered += 1
             if known.mapped is not None:
                 self._used.append(known.mapped)
-            piece: Piece = known.piece
-            return piece
+            decoded: Decoded = known.decoded
+            return decoded
         mapped = None if self._cache is None else self._cache.get(run.key)
         content = None if mapped is None else _from_cache(mapped.content, schema)
         if mapped is not None and content is not None:
@@ -151,22 +151,22 @@ class Runs(ABC, Generic[Piece]):
             mapped = None
             found.read += 1
             content = _from_state(run, self._store.read(run), schema)
-        piece = self.made(stream, run, content)
-        self._remember(run.key, piece, mapped, schema)
-        return piece
+        decoded = self.decode(stream, run, content)
+        self._remember(run.key, decoded, mapped, schema)
+        return decoded
 
-    def keep(self, content: Content, piece: Piece, place: Extent, made: Origin) -> Run:
+    def keep(self, content: Content, decoded: Decoded, place: Extent, origin: Origin) -> Run:
         """Write content as a run; remember the decoded run, and put it into the cache for other workers."""
-        run = self._store.write(_to_state(content), content.rows.num_rows, place, made=made, owner=self._owner)
-        self._remember(run.key, piece, None, content.rows.schema)
+        run = self._store.write(_to_state(content), content.rows.num_rows, place, origin=origin, owner=self._owner)
+        self._remember(run.key, decoded, None, content.rows.schema)
         if self._cache is not None:
             self._cache.put(run.key, _to_cache(content))
         return run
 
-    def merged(self, stream: Side, runs: list[Run], add: Callable[[list[Piece], Origin], Run]) -> Run:
-        """Put runs together into one of the next level, in their order; ``add`` makes it of their pieces."""
-        pieces = [self.find(stream, run, Found()) for run in runs]
-        run = add(pieces, Origin(stream, runs[-1].level + 1, runs[0].first, runs[-1].generation))
+    def merged(self, stream: StreamName, runs: list[Run], add: Callable[[list[Decoded], Origin], Run]) -> Run:
+        """Merge runs into one of the next level, in their order; ``add`` stores it, given the decoded runs."""
+        decoded = [self.find(stream, run, Found()) for run in runs]
+        run = add(decoded, Origin(stream, runs[-1].level + 1, runs[0].first, runs[-1].generation))
         for old in runs:
             self.remove(old)
         return run
@@ -187,9 +187,9 @@ class Runs(ABC, Generic[Piece]):
                 "restart the query: it goes on from its checkpoint, without the damaged file",
             )
 
-    def _remember(self, key: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
+    def _remember(self, key: str, decoded: Decoded, mapped: MappedRun | None, schema: pa.Schema) -> None:
         is_mapped = mapped is not None and not mapped.is_copy
-        _remembered.put(key, _Known(piece, mapped, schema), self.nbytes(piece, is_mapped=is_mapped))
+        _remembered.put(key, _Known(decoded, mapped, schema), self.nbytes(decoded, is_mapped=is_mapped))
 
 
 def _to_state(content: Content) -> pa.Buffer:
@@ -228,7 +228,7 @@ def _to_cache(content: Content) -> pa.Buffer:
     for name, index in content.indexes.items():
         entries = index.entries
         hidden |= {KEY + name: entries.key, ROW + name: entries.row}
-        hidden |= {} if entries.group is None else {GROUP + name: entries.group}
+        hidden |= {} if entries.equality is None else {GROUP + name: entries.equality}
     return to_blob(add_hidden(_with_numbers(content), hidden).replace_schema_metadata({CHOICES: json.dumps(choices)}))
 
 
@@ -285,6 +285,6 @@ def _choice(saved: Mapping[str, Any]) -> Choice:
     order = saved["order"]
     return Choice(
         saved["structure"],
-        IndexOrder(tuple(order["group"]), order["key"], tuple(order["borders"])),
+        IndexOrder(tuple(order["equalities"]), order["key"], tuple(order["borders"])),
         saved["reason"],
     )

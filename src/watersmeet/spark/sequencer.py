@@ -16,11 +16,11 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import ENVELOPE, Envelope, envelopes, joinable, one_batch, open_blob, seal
-from watersmeet.spark.garbage import set_aside
+from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.routing.contract import Routes
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import count_arrivals
 from watersmeet.window.streams import Streams
@@ -69,15 +69,15 @@ class Sequencer(StatefulProcessor):
                 yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((list(totals.values()),))
-        set_aside("number")
+        freeze_once("number")
 
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""
 
-    def _in_order(self, frames: Iterator[pd.DataFrame]) -> dict[Side, pa.RecordBatch]:
+    def _in_order(self, frames: Iterator[pd.DataFrame]) -> dict[StreamName, pa.RecordBatch]:
         """Return each stream's rows in the order of arrival."""
         schemas = self._streams.schemas
-        parts: dict[Side, list[tuple[int, pa.RecordBatch]]] = {stream: [] for stream in schemas}
+        parts: dict[StreamName, list[tuple[int, pa.RecordBatch]]] = {stream: [] for stream in schemas}
         for frame in frames:
             for stream, part, blob in zip(frame["stream"], frame["part"], frame["blob"], strict=True):
                 if blob is not None:
@@ -90,7 +90,11 @@ class Sequencer(StatefulProcessor):
 
 
 def _rows(
-    core: int, stream: Side, nulls: int, known: tuple[Mapping[Side, int], tuple[int, int]], blobs: pa.BinaryArray
+    core: int,
+    stream: StreamName,
+    nulls: int,
+    known: tuple[Mapping[StreamName, int], tuple[int, int]],
+    blobs: pa.BinaryArray,
 ) -> pd.DataFrame:
     """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations."""
     totals, live = known

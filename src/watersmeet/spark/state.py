@@ -3,7 +3,7 @@
 Each micro-batch adds one run per stream. Runs of similar size are merged, ``FAN_IN`` at a time, unless one of them
 would stay longer for it by more than half the time for which rows are kept. So a row is rewritten ``log(kept / batch) /
 log(FAN_IN)`` times, and the number of runs is logarithmic. A run whose rows have all expired is removed as a whole. A
-run is an Arrow IPC stream, stored in parts of at most ``PIECE_BYTES``.
+run is an Arrow IPC stream, stored in parts of at most ``BLOB_BYTES``.
 
 *What is written follows from what was read*, so two attempts of one micro-batch write the same. Spark keeps the last
 attempt's state, and an executor may continue with its own, so the state may come from both. A run's name therefore
@@ -25,10 +25,10 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from watersmeet.spark.envelope import PIECE_BYTES
+from watersmeet.spark.envelope import BLOB_BYTES
 from watersmeet.spark.identity import FORMAT, Identity
 from watersmeet.spec.errors import SnapshotError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.payload import Extent
 
 __all__ = ["Manifest", "Origin", "Run", "RunStore", "mergeable"]
@@ -42,7 +42,7 @@ LARGEST_RUN: Final = 1 << 30
 class Origin(NamedTuple):
     """The stream of a run, how often it was merged, its first row's number, and the generation that routed its rows."""
 
-    stream: Side
+    stream: StreamName
     level: int
     first: int
     generation: int
@@ -83,14 +83,14 @@ class Manifest:
 
     identity: Identity
     """The identity of the join that the checkpoint belongs to."""
-    runs: dict[Side, list[Run]]
+    runs: dict[StreamName, list[Run]]
 
     @property
     def join(self) -> str:
         """The digest of the join's identity."""
         return self.identity.digest
 
-    def next(self, stream: Side, generation: int) -> Origin:
+    def next(self, stream: StreamName, generation: int) -> Origin:
         """Return where new rows of a stream come from that a generation of the routing table has sent here."""
         runs = self.runs[stream]
         return Origin(stream, 0, runs[-1].end if runs else 0, generation)
@@ -103,7 +103,7 @@ class RunStore:
         self._manifest = handle.getValueState("manifest", "content string")
         self._parts = handle.getMapState("runs", "name string, part int", "content binary")
 
-    def load(self, identity: Identity, streams: Iterable[Side]) -> Manifest:
+    def load(self, identity: Identity, streams: Iterable[StreamName]) -> Manifest:
         """Return the manifest, which is new if the core has no state; raise if it is another join's."""
         saved = self._manifest.get()
         if saved is None:
@@ -119,15 +119,15 @@ class RunStore:
         content = {"format": FORMAT, "join": identity.digest, "identity": identity.parts, "runs": runs}
         self._manifest.update((json.dumps(content),))
 
-    def write(self, content: pa.Buffer, rows: int, place: Extent, *, made: Origin, owner: str) -> Run:
+    def write(self, content: pa.Buffer, rows: int, place: Extent, *, origin: Origin, owner: str) -> Run:
         """Store content as a run; ``owner`` names its join and core."""
-        stream, level, first, generation = made
+        stream, level, first, generation = origin
         name = f"{stream} {level} {first}"
         digest = hashlib.blake2b(f"{owner} {name}\0".encode(), digest_size=DIGEST_BYTES)
         digest.update(content)
-        parts = range(0, content.size, PIECE_BYTES)
+        parts = range(0, content.size, BLOB_BYTES)
         for number, begin in enumerate(parts):
-            part = content.slice(begin, min(PIECE_BYTES, content.size - begin))
+            part = content.slice(begin, min(BLOB_BYTES, content.size - begin))
             self._parts.updateValue((name, number), (part.to_pybytes(),))
         return Run(
             name, len(parts), rows, content.size, place.low, place.high, level, first, generation, digest.hexdigest()

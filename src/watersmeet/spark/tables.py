@@ -19,7 +19,7 @@ class Tables:
 
     cores: int
     folder: str | None = None
-    """None where the first one stays for ever."""
+    """None if the first table is always used."""
     balances: bool = False
     """Whether groups are counted, for tables to come; those that are there hold anyway."""
 

@@ -26,7 +26,7 @@ from watersmeet.spec.expression import (
     Same,
     conjunction,
     disjunction,
-    sides_of,
+    streams_of,
 )
 from watersmeet.spec.typing import Schemas, ValueType, common_type, type_of
 
@@ -80,9 +80,9 @@ def atom_of_same(same: Same, schemas: Schemas) -> Atom | None:
         Cast(side, "timestamp") if common.kind == "timestamp" and its_type.kind == "date" else side
         for side, its_type in zip(same.children(), types, strict=True)
     )
-    if (sides_of(left), sides_of(right)) == LEFT_THEN_RIGHT[::-1]:
+    if (streams_of(left), streams_of(right)) == LEFT_THEN_RIGHT[::-1]:
         left, right = right, left
-    elif (sides_of(left), sides_of(right)) != LEFT_THEN_RIGHT:
+    elif (streams_of(left), streams_of(right)) != LEFT_THEN_RIGHT:
         return None
     family: Family = "text" if common.kind in ("string", "binary") else "exact" if common.is_exact else "double"
     return Atom(left, right, family, "=", nulls_meet=True)
@@ -108,7 +108,7 @@ class _Finder:
         return None
 
     def _plain_atom(self, compare: Compare, family: Family) -> Atom | None:
-        sides = sides_of(compare.left), sides_of(compare.right)
+        sides = streams_of(compare.left), streams_of(compare.right)
         if sides == LEFT_THEN_RIGHT:
             return Atom(compare.left, compare.right, family, compare.operator)
         if sides == LEFT_THEN_RIGHT[::-1]:
@@ -123,7 +123,7 @@ class _Finder:
             ):
                 if isinstance(compare.left, Constant):
                     operator = MIRRORED[operator]
-                sides = sides_of(x), sides_of(y)
+                sides = streams_of(x), streams_of(y)
                 if sides in (LEFT_THEN_RIGHT, LEFT_THEN_RIGHT[::-1]) and self._is_double(Arithmetic("-", x, y)):
                     offset = _constant(bound)
                     if sides == LEFT_THEN_RIGHT:
@@ -148,7 +148,7 @@ class _Finder:
                 sign = -1
             case _:
                 return expression, Fraction(0)
-        if constant.value is None or not sides_of(base) or not type_of(expression, self.schemas).is_numeric:
+        if constant.value is None or not streams_of(base) or not type_of(expression, self.schemas).is_numeric:
             return expression, Fraction(0)
         if type_of(expression, self.schemas).kind == "float":  # its rounding is coarser than the widening allows for
             return expression, Fraction(0)
@@ -170,8 +170,8 @@ class _Finder:
             for term, coefficient in linear[0].items():
                 terms[term] = terms.get(term, 0) + sign * coefficient
             constant += sign * linear[1]
-        lefts = {term: n for term, n in terms.items() if n and sides_of(term) == {"left"}}
-        rights = {term: -n for term, n in terms.items() if n and sides_of(term) == {"right"}}
+        lefts = {term: n for term, n in terms.items() if n and streams_of(term) == {"left"}}
+        rights = {term: -n for term, n in terms.items() if n and streams_of(term) == {"right"}}
         if not lefts or not rights or len(lefts) + len(rights) != sum(1 for n in terms.values() if n):
             return None
         operator, offset = compare.operator, -constant

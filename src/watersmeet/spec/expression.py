@@ -34,11 +34,11 @@ __all__ = [
     "Or",
     "Predicate",
     "Same",
-    "Side",
+    "StreamName",
     "columns_of",
     "conjunction",
     "disjunction",
-    "sides_of",
+    "streams_of",
     "with_columns",
 ]
 
@@ -50,8 +50,8 @@ ArithmeticOperator = Literal["+", "-", "*", "/", "%"]
 CompareOperator = Literal["=", "!=", "<", "<=", ">", ">="]
 FunctionName = Literal["abs", "least", "greatest"]
 
-Side = str
-"""The stream a column belongs to: ``"left"`` or ``"right"``, or in a join of many streams its name."""
+StreamName = str
+"""The name of a stream: in a join of two streams its side, ``"left"`` or ``"right"``."""
 
 DEEPEST: Final = 100
 """Levels of a tree: more than anybody writes, and few enough for recursion."""
@@ -89,12 +89,12 @@ class Expression:
 class Column(Expression):
     """A column of one stream."""
 
-    side: Side
+    stream: StreamName
     name: str
 
     def __str__(self) -> str:
-        side = self.side if self.side in ("left", "right") else _quoted(self.side)
-        return f"{side}.{_quoted(self.name)}"
+        stream = self.stream if self.stream in ("left", "right") else _quoted(self.stream)
+        return f"{stream}.{_quoted(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,9 @@ def columns_of(expression: Expression) -> Iterator[Column]:
         yield from columns_of(child)
 
 
-def sides_of(expression: Expression) -> frozenset[Side]:
+def streams_of(expression: Expression) -> frozenset[StreamName]:
     """Return the streams the expression reads."""
-    return frozenset(column.side for column in columns_of(expression))
+    return frozenset(column.stream for column in columns_of(expression))
 
 
 def with_columns(expression: AnyExpression, renamed: Callable[[Column], Column]) -> AnyExpression:

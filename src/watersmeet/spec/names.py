@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from watersmeet.spec.expression import Column, Predicate, Side, with_columns
+from watersmeet.spec.expression import Column, Predicate, StreamName, with_columns
 
 __all__ = ["resolve_columns", "resolve_name"]
 
@@ -31,12 +31,12 @@ def resolve_name(name: str, names: Sequence[str], *, case_sensitive: bool = Fals
 
 
 def resolve_columns(
-    predicate: Predicate, schemas: Mapping[Side, pa.Schema], *, case_sensitive: bool = False
+    predicate: Predicate, schemas: Mapping[StreamName, pa.Schema], *, case_sensitive: bool = False
 ) -> Predicate:
     """Return the predicate with the columns named as in their schemas."""
     return with_columns(
         predicate,
         lambda column: Column(
-            column.side, resolve_name(column.name, schemas[column.side].names, case_sensitive=case_sensitive)
+            column.stream, resolve_name(column.name, schemas[column.stream].names, case_sensitive=case_sensitive)
         ),
     )

@@ -37,10 +37,10 @@ from watersmeet.spec.expression import (
     Or,
     Predicate,
     Same,
-    Side,
+    StreamName,
     conjunction,
     disjunction,
-    sides_of,
+    streams_of,
 )
 from watersmeet.spec.intervals import IntervalSet
 from watersmeet.spec.typing import Schemas, ValueType, is_unsigned, type_of
@@ -101,7 +101,7 @@ class Axis:
     required: bool
     """True when a conjunct is not in the residual because of this axis: every candidate must be checked on it."""
 
-    def of(self, side: Side) -> Expression:
+    def of(self, side: StreamName) -> Expression:
         """Return the expression of one side."""
         return self.left if side == "left" else self.right
 
@@ -168,7 +168,7 @@ class _Planner:
         filters: dict[str, list[Predicate]] = {"left": [], "right": []}
         joined: list[Predicate] = []
         for conjunct in conjuncts:
-            sides = sides_of(conjunct)
+            sides = streams_of(conjunct)
             if len(sides) > 1:
                 joined.append(conjunct)
             else:

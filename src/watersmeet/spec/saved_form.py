@@ -42,7 +42,7 @@ from watersmeet.spec.expression import (
     Or,
     Predicate,
     Same,
-    Side,
+    StreamName,
     columns_of,
     conjunction,
     disjunction,
@@ -95,7 +95,7 @@ def predicate_to_json(predicate: Predicate) -> Json:
     return {"form": FORM, "predicate": _to_json(predicate)}
 
 
-def predicate_from_json(content: Json, sides: Sequence[Side] = ("left", "right")) -> Predicate:
+def predicate_from_json(content: Json, sides: Sequence[StreamName] = ("left", "right")) -> Predicate:
     """Return the predicate that :func:`predicate_to_json` wrote, over these streams.
 
     Examples
@@ -109,7 +109,7 @@ def predicate_from_json(content: Json, sides: Sequence[Side] = ("left", "right")
     if whole_number(content["form"]) != FORM:
         raise refusal(f"a predicate in form {content['form']}", f"form {FORM}")
     predicate = _predicate(content["predicate"], DEEPEST)
-    strange = sorted({column.side for column in columns_of(predicate)} - set(sides))
+    strange = sorted({column.stream for column in columns_of(predicate)} - set(sides))
     if strange:
         raise refusal(f"a predicate over {shortened(strange)}", f"columns of {', '.join(sides)}")
     return predicate

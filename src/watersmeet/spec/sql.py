@@ -36,7 +36,7 @@ from watersmeet.spec.expression import (
     Not,
     Predicate,
     Same,
-    Side,
+    StreamName,
     conjunction,
     disjunction,
 )
@@ -112,7 +112,7 @@ PREDICATE_NODES: Final[tuple[type[exp.Expr], ...]] = (
 )
 
 
-def parse_predicate(text: str, sides: tuple[Side, ...] = ("left", "right")) -> Predicate:
+def parse_predicate(text: str, sides: tuple[StreamName, ...] = ("left", "right")) -> Predicate:
     """Return the predicate that ``text`` says.
 
     Examples
@@ -143,7 +143,7 @@ def parse_predicate(text: str, sides: tuple[Side, ...] = ("left", "right")) -> P
         raise _refusal(text, sides, f"has a value that is too large ({error})") from error
 
 
-def _check_tokens(tokens: list[Token], text: str, sides: tuple[Side, ...]) -> None:
+def _check_tokens(tokens: list[Token], text: str, sides: tuple[StreamName, ...]) -> None:
     """Raise for text that would take the parser too long, or too deep into Python's stack."""
     depth = signs = 0
     before = None
@@ -162,7 +162,7 @@ def _check_tokens(tokens: list[Token], text: str, sides: tuple[Side, ...]) -> No
 class _Reader:
     """Turns one parsed text into a predicate; keeps the text and the streams' names for errors."""
 
-    def __init__(self, text: str, sides: tuple[Side, ...]) -> None:
+    def __init__(self, text: str, sides: tuple[StreamName, ...]) -> None:
         self.text = text
         self.sides = sides
 
@@ -319,7 +319,7 @@ class _Reader:
         return _refusal(self.text, self.sides, f"contains `{fragment}`, which {why}", next_step)
 
 
-def _refusal(text: str, sides: tuple[Side, ...], why: str, next_step: str = "") -> SpecificationError:
+def _refusal(text: str, sides: tuple[StreamName, ...], why: str, next_step: str = "") -> SpecificationError:
     columns = f"{', '.join(f'{side}.NAME' for side in sides[:-1])} and {sides[-1]}.NAME"
     return SpecificationError(
         f"the predicate {_shortened(text)!r} {why}",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from watersmeet.spec.errors import SpecificationError
-from watersmeet.spec.expression import And, Column, Predicate, Side, conjunction, sides_of, with_columns
+from watersmeet.spec.expression import And, Column, Predicate, StreamName, conjunction, streams_of, with_columns
 from watersmeet.spec.normal import without_negation
 from watersmeet.spec.sql import parse_predicate
 
-__all__ = ["FEWEST", "MOST", "Conjuncts", "as_written", "by_sides", "check_names", "read_predicate", "take_apart"]
+__all__ = ["FEWEST", "MOST", "Conjuncts", "as_written", "check_names", "read_predicate", "take_apart", "with_streams"]
 
 FEWEST: Final = 2
 MOST: Final = 8
@@ -21,12 +21,12 @@ MOST: Final = 8
 class Conjuncts:
     """A predicate's conjuncts: those that read one stream, two (in the order of the streams), or more."""
 
-    filters: dict[Side, Predicate]
-    pairs: dict[tuple[Side, Side], Predicate]
+    filters: dict[StreamName, Predicate]
+    pairs: dict[tuple[StreamName, StreamName], Predicate]
     residual: tuple[Predicate, ...]
 
 
-def check_names(names: Iterable[object]) -> tuple[Side, ...]:
+def check_names(names: Iterable[object]) -> tuple[StreamName, ...]:
     """Return the streams' names; raise unless their number is allowed and SQL can tell them apart."""
     given = tuple(names)
     if not FEWEST <= len(given) <= MOST:
@@ -45,7 +45,7 @@ def check_names(names: Iterable[object]) -> tuple[Side, ...]:
     return streams
 
 
-def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
+def read_predicate(on: Predicate | str, streams: tuple[StreamName, ...]) -> Predicate:
     """Return a predicate given as SQL text or by the functions of :mod:`watersmeet.spec.predicates`.
 
     Examples
@@ -74,17 +74,17 @@ def read_predicate(on: Predicate | str, streams: tuple[Side, ...]) -> Predicate:
 
 def as_written(predicate: Predicate) -> Predicate:
     """Return a predicate with its columns as users write them, so that :func:`read_predicate` takes it again."""
-    return with_columns(predicate, lambda column: Column("left", f"{column.side}.{column.name}"))
+    return with_columns(predicate, lambda column: Column("left", f"{column.stream}.{column.name}"))
 
 
-def take_apart(predicate: Predicate, streams: tuple[Side, ...]) -> Conjuncts:
+def take_apart(predicate: Predicate, streams: tuple[StreamName, ...]) -> Conjuncts:
     """Return the predicate's conjuncts; raise unless they connect all streams directly or through others."""
     plain = without_negation(predicate)
-    filters: dict[Side, list[Predicate]] = {}
-    pairs: dict[tuple[Side, Side], list[Predicate]] = {}
+    filters: dict[StreamName, list[Predicate]] = {}
+    pairs: dict[tuple[StreamName, StreamName], list[Predicate]] = {}
     residual: list[Predicate] = []
     for conjunct in plain.terms if isinstance(plain, And) else (plain,):
-        read = [stream for stream in streams if stream in sides_of(conjunct)]
+        read = [stream for stream in streams if stream in streams_of(conjunct)]
         match read:
             case []:  # a constant: it holds for all rows or for none
                 filters.setdefault(streams[0], []).append(conjunct)
@@ -103,9 +103,9 @@ def take_apart(predicate: Predicate, streams: tuple[Side, ...]) -> Conjuncts:
     return parts
 
 
-def _check_connected(parts: Conjuncts, streams: tuple[Side, ...]) -> None:
+def _check_connected(parts: Conjuncts, streams: tuple[StreamName, ...]) -> None:
     reached = {streams[0]}
-    edges = [set(pair) for pair in parts.pairs] + [set(sides_of(term)) for term in parts.residual]
+    edges = [set(pair) for pair in parts.pairs] + [set(streams_of(term)) for term in parts.residual]
     for _ in streams:
         for edge in edges:
             if edge & reached:
@@ -120,6 +120,6 @@ def _check_connected(parts: Conjuncts, streams: tuple[Side, ...]) -> None:
         )
 
 
-def by_sides(predicate: Predicate, sides: Mapping[Side, Side]) -> Predicate:
+def with_streams(predicate: Predicate, sides: Mapping[StreamName, StreamName]) -> Predicate:
     """Return the predicate with its streams renamed."""
-    return with_columns(predicate, lambda column: Column(sides[column.side], column.name))
+    return with_columns(predicate, lambda column: Column(sides[column.stream], column.name))

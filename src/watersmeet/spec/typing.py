@@ -33,7 +33,7 @@ from watersmeet.spec.expression import (
     Not,
     Or,
     Same,
-    Side,
+    StreamName,
 )
 
 __all__ = [
@@ -55,7 +55,7 @@ __all__ = [
 Kind = Literal[
     "int", "decimal", "float", "double", "string", "binary", "boolean", "date", "timestamp", "interval", "null"
 ]
-Schemas = Mapping[Side, pa.Schema]
+Schemas = Mapping[StreamName, pa.Schema]
 
 MICRO: Final = 6
 MAX_DECIMAL_DIGITS: Final = 38
@@ -161,7 +161,7 @@ def is_unsigned(expression: Expression, schemas: Schemas) -> bool:
     """Tell whether ``expression`` is a column of unsigned integers."""
     if not isinstance(expression, Column):
         return False
-    arrow = schemas[expression.side].field(expression.name).type
+    arrow = schemas[expression.stream].field(expression.name).type
     return bool(pa.types.is_unsigned_integer(arrow.value_type if pa.types.is_dictionary(arrow) else arrow))
 
 
@@ -291,15 +291,15 @@ def common_type(left: ValueType, right: ValueType) -> ValueType | None:
 def _column_type(column: Column, schema: pa.Schema) -> ValueType:
     position = schema.get_field_index(column.name)
     if position < 0:
-        given = f"there is no column {column.name!r} in the {column.side} stream"
+        given = f"there is no column {column.name!r} in the {column.stream} stream"
         if column.name in schema.names:
-            given = f"column {column.name!r} occurs more than once in the {column.side} stream"
+            given = f"column {column.name!r} occurs more than once in the {column.stream} stream"
             next_step = "rename the columns so that each name occurs once"
         elif column.name.partition(".")[0] in schema.names:
             next_step = f"make the field {column.name!r} a column before the join, with a name without dots"
         else:
             next_step = "check the spelling, or add the column before the join"
-        allowed = f"columns of the {column.side} stream: {', '.join(schema.names) or '(none)'}"
+        allowed = f"columns of the {column.stream} stream: {', '.join(schema.names) or '(none)'}"
         raise SchemaError(given, allowed, next_step)
     arrow = schema.field(position).type
     found = value_type(arrow)

@@ -56,4 +56,4 @@ def _needs_zone(part: Expression, schemas: Schemas) -> bool:
 
 
 def _type_of_column(part: Expression, schemas: Schemas) -> pa.DataType | None:
-    return schemas[part.side].field(part.name).type if isinstance(part, Column) else None
+    return schemas[part.stream].field(part.name).type if isinstance(part, Column) else None

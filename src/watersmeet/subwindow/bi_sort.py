@@ -31,7 +31,7 @@ __all__ = ["BiSort"]
 
 RATIO: Final = 8
 MERGED: Final = 2
-MERGED_IN_GROUPS: Final = 8
+MERGED_BY_TWO_KEYS: Final = 8
 """Rows of an array per probe up to which merging is faster than searching, without and with equality keys."""
 PADDING: Final = np.int64(2**63 - 1)
 
@@ -42,31 +42,31 @@ class _SortedArray:
 
     key: Int64s
     row: Int32s
-    group: Int64s | None
+    equality: Int64s | None
     size: int
     index: Int64s
-    group_index: Int64s | None
+    equality_index: Int64s | None
     top: Int64s
-    group_top: Int64s | None
+    equality_top: Int64s | None
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.key, self.row, self.group, self.index, self.group_index, self.top, self.group_top)
+        arrays = (self.key, self.row, self.equality, self.index, self.equality_index, self.top, self.equality_top)
         return sum(array.nbytes for array in arrays if array is not None)
 
     def find(self, probes: Probes, start: Int64s, end: Int64s, who: Int32s) -> tuple[int, int]:
         """Write the probes' ranges that are not empty; return their number and the number of rows in them."""
-        wanted = probes.lo, probes.hi, probes.group, probes.who
-        if self.size <= len(probes) * (MERGED if self.group is None else MERGED_IN_GROUPS):
-            return ranges.merge_ranges(self.key, self.group, self.size, *wanted, start, end, who)
-        levels = self.index, self.group_index, self.top, self.group_top
-        return ranges.find_ranges(self.key, self.group, self.size, *levels, *wanted, start, end, who)
+        wanted = probes.lo, probes.hi, probes.equality, probes.who
+        if self.size <= len(probes) * (MERGED if self.equality is None else MERGED_BY_TWO_KEYS):
+            return ranges.merge_ranges(self.key, self.equality, self.size, *wanted, start, end, who)
+        levels = self.index, self.equality_index, self.top, self.equality_top
+        return ranges.find_ranges(self.key, self.equality, self.size, *levels, *wanted, start, end, who)
 
 
 class BiSort:
     """Sorted arrays; see the module's header."""
 
-    supports_groups: ClassVar[bool] = True
+    sorts_by_two_keys: ClassVar[bool] = True
     equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = False
@@ -106,14 +106,14 @@ class BiSort:
         whole = self._arrays[0]
         for array in self._arrays[1:]:
             whole = _merged(whole, array)
-        group = None if whole.group is None else whole.group[: whole.size]
-        return Entries(whole.key[: whole.size], whole.row, group)
+        equality = None if whole.equality is None else whole.equality[: whole.size]
+        return Entries(whole.key[: whole.size], whole.row, equality)
 
 
 def _padded(entries: Entries) -> _SortedArray:
     """Return a batch as a sorted array."""
-    group = None if entries.group is None else _copied(entries.group)
-    return _indexed(_copied(entries.key), entries.row, group, len(entries))
+    equality = None if entries.equality is None else _copied(entries.equality)
+    return _indexed(_copied(entries.key), entries.row, equality, len(entries))
 
 
 def _copied(keys: Int64s) -> Int64s:
@@ -127,15 +127,15 @@ def _merged(a: _SortedArray, b: _SortedArray) -> _SortedArray:
     n = a.size + b.size
     key = sorted_keys.empty_keys(n)
     row = np.empty(n, np.int32)
-    group = None if a.group is None else sorted_keys.empty_keys(n)
-    sorted_keys.merge_keys(a.key, a.row, a.group, a.size, b.key, b.row, b.group, b.size, key, row, group)
-    return _indexed(key, row, group, n)
+    equality = None if a.equality is None else sorted_keys.empty_keys(n)
+    sorted_keys.merge_keys(a.key, a.row, a.equality, a.size, b.key, b.row, b.equality, b.size, key, row, equality)
+    return _indexed(key, row, equality, n)
 
 
-def _indexed(key: Int64s, row: Int32s, group: Int64s | None, size: int) -> _SortedArray:
+def _indexed(key: Int64s, row: Int32s, equality: Int64s | None, size: int) -> _SortedArray:
     index, top = _levels(key, size)
-    group_index, group_top = (None, None) if group is None else _levels(group, size)
-    return _SortedArray(key, row, group, size, index, group_index, top, group_top)
+    equality_index, equality_top = (None, None) if equality is None else _levels(equality, size)
+    return _SortedArray(key, row, equality, size, index, equality_index, top, equality_top)
 
 
 def _levels(keys: Int64s, size: int) -> tuple[Int64s, Int64s]:

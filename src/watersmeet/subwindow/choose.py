@@ -52,12 +52,12 @@ UNSEEN: Final = 4e-6
 
 @dataclass(frozen=True, slots=True)
 class IndexOrder:
-    """The order of a subwindow's keys: by the equality axes ``group``, then by the axis ``key`` (numbers of axes).
+    """The order of a subwindow's keys: by the equality axes ``equalities``, then by the axis ``key`` (numbers of axes).
 
-    With an empty ``group`` the order is ``key`` alone. Without ``key`` it is the equalities alone, or none at all.
+    With an empty ``equalities`` the order is ``key`` alone. Without ``key`` it is the equalities alone, or none at all.
     """
 
-    group: tuple[int, ...] = ()
+    equalities: tuple[int, ...] = ()
     key: int | None = None
     borders: tuple[str, ...] = ()
     """The borders of the keys of texts (see :func:`watersmeet.columns.keys.axis_keys`)."""
@@ -104,14 +104,14 @@ def choose(
     equalities = tuple(number for number, axis in axes.items() if axis.is_equality)
     ranges = tuple(number for number, axis in axes.items() if not axis.is_equality)
     asked = None if wanted == "auto" else STRUCTURES[wanted]
-    grouped = asked is None or asked.supports_groups
+    two_keys = asked is None or asked.sorts_by_two_keys
     equality_only = asked is not None and asked.equality_only
-    order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=equality_only)
+    order = _best_order(equalities, ranges, fractions, two_keys=two_keys, equality_only=equality_only)
     because = _order_reason(order, axes, time, fractions)
     if wanted != "auto":
         return Choice(wanted, order, f"{because}; structure {wanted} was asked for")
     matches = window_rows * order_fraction(order, fractions)
-    if len(order.group) and order.key is not None:
+    if len(order.equalities) and order.key is not None:
         return Choice("bi_sort", order, f"{because}; bi_sort because it alone sorts by two keys")
     if batch_rows >= LARGE_BATCH:
         return Choice("bi_sort", order, f"{because}; bi_sort because batches are large ({batch_rows:,} rows)")
@@ -135,14 +135,14 @@ def _best_order(
     ranges: tuple[int, ...],
     fractions: Mapping[int, float],
     *,
-    grouped: bool,
+    two_keys: bool,
     equality_only: bool,
 ) -> IndexOrder:
     """Return the order that leaves the fewest candidates."""
     candidates = [IndexOrder(equalities)] if equalities else []
     if not (equality_only and equalities):
         candidates += [IndexOrder((), number) for number in ranges]
-        if grouped and equalities:
+        if two_keys and equalities:
             candidates += [IndexOrder(equalities, number) for number in ranges]
     # Of equal products the first wins: a second key that excludes nothing only costs memory.
     return min(candidates, key=lambda order: max(UNSEEN, order_fraction(order, fractions)), default=IndexOrder())
@@ -151,13 +151,13 @@ def _best_order(
 def order_fraction(order: IndexOrder, fractions: Mapping[int, float]) -> float:
     """Return the fraction of the stored rows that an order lets through, if its axes are independent."""
     product = 1.0
-    for number in (*order.group, *(() if order.key is None else (order.key,))):
+    for number in (*order.equalities, *(() if order.key is None else (order.key,))):
         product *= fractions[number]
     return product
 
 
 def _order_reason(order: IndexOrder, axes: Mapping[int, Axis], time: int | None, fractions: Mapping[int, float]) -> str:
-    chosen = (*order.group, *(() if order.key is None else (order.key,)))
+    chosen = (*order.equalities, *(() if order.key is None else (order.key,)))
     if not chosen:
         return "order none: the predicate bounds no pair of columns, so every row in the window is a candidate"
     words = ", ".join("time" if number == time else str(axes[number]) for number in chosen)

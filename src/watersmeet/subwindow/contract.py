@@ -47,7 +47,7 @@ class Entries:
 
     key: Int64s
     row: Int32s
-    group: Int64s | None = None
+    equality: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -63,7 +63,7 @@ class Probes:
     lo: Int64s
     hi: Int64s
     who: Int32s
-    group: Int64s | None = None
+    equality: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.lo)
@@ -120,7 +120,7 @@ def count_matches(found: Iterable[Matches]) -> int:
 class Subwindow(Protocol):
     """The contract of ``scan``, ``hash``, ``rap_table``, ``wib_tree`` and ``bi_sort``."""
 
-    supports_groups: ClassVar[bool]
+    sorts_by_two_keys: ClassVar[bool]
     """Whether it takes an equality key before the key."""
     equality_only: ClassVar[bool]
     """Whether it is good at probes for one key alone: then equalities are its order, where there are any."""

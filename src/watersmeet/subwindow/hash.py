@@ -58,7 +58,7 @@ class Hash:
         Buckets are kept between ``theta`` and ``2 * theta`` rows.
     """
 
-    supports_groups: ClassVar[bool] = False
+    sorts_by_two_keys: ClassVar[bool] = False
     equality_only: ClassVar[bool] = True
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False

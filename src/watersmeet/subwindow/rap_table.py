@@ -61,7 +61,7 @@ class RapTable:
         The P - 1 splitters themselves, non-decreasing, instead of learned ones.
     """
 
-    supports_groups: ClassVar[bool] = False
+    sorts_by_two_keys: ClassVar[bool] = False
     equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False

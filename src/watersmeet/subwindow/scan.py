@@ -52,7 +52,7 @@ class Scan:
         The subwindow before this one; a scan has nothing to learn from it.
     """
 
-    supports_groups: ClassVar[bool] = False
+    sorts_by_two_keys: ClassVar[bool] = False
     equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = True

@@ -57,7 +57,7 @@ class WibTree:
         The most rows of a leaf, unless they are all equal; at least 2.
     """
 
-    supports_groups: ClassVar[bool] = False
+    sorts_by_two_keys: ClassVar[bool] = False
     equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False

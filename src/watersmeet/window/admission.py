@@ -22,7 +22,7 @@ from watersmeet.arrays import Bools, Int64s
 from watersmeet.columns.keys import axis_valid
 from watersmeet.columns.values import is_true
 from watersmeet.spec.errors import LateRowError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Moments
 from watersmeet.window.streams import MICRO_SCALE, Streams, moments_of
 
@@ -60,7 +60,11 @@ class Admission:
 
 
 def admit(
-    streams: Streams, stream: Side, rows: pa.RecordBatch, times: Moments | None = None, watermark: int | None = None
+    streams: Streams,
+    stream: StreamName,
+    rows: pa.RecordBatch,
+    times: Moments | None = None,
+    watermark: int | None = None,
 ) -> Admission:
     """Return the verdicts on rows of a stream.
 
@@ -86,7 +90,7 @@ def admit(
     return Admission(verdicts)
 
 
-def times_of(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Moments:
+def times_of(streams: Streams, stream: StreamName, rows: pa.RecordBatch) -> Moments:
     """Return the timestamps of rows in a time window, and which rows have one (None: all)."""
     return moments_of({stream: streams.time_axis(stream)}, {stream: rows})[stream]
 
@@ -96,7 +100,7 @@ def is_late(times: Int64s, watermark: int) -> Bools | None:
     return times < watermark if len(times) and int(times.min()) < watermark else None
 
 
-def late_error(streams: Streams, stream: Side, count: int, watermark: int) -> LateRowError:
+def late_error(streams: Streams, stream: StreamName, count: int, watermark: int) -> LateRowError:
     """Return the error for late rows with ``late="error"``."""
     return LateRowError(
         f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
@@ -116,7 +120,7 @@ def _judge(verdicts: Verdicts, where: Bools, verdict: Verdict) -> None:
     verdicts[where & (verdicts == Verdict.TAKES_PART)] = verdict
 
 
-def _has_time(streams: Streams, stream: Side, rows: pa.RecordBatch) -> Bools | None:
+def _has_time(streams: Streams, stream: StreamName, rows: pa.RecordBatch) -> Bools | None:
     if streams.lateness is None:
         return None
     axis, side, schemas = streams.time_axis(stream)

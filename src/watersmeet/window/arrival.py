@@ -7,21 +7,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["Counts", "Moments", "count_arrivals"]
 
 Moments = tuple[Int64s, Bools | None]
 """The keys by which rows are ordered, and which rows have one (None: all)."""
-Counts = dict[Side, Int64s]
+Counts = dict[StreamName, Int64s]
 """For every row of one stream the number of rows of each stream, its own included, that came before it."""
 
 BEFORE_ALL = -1
 
 
 def count_arrivals(
-    sizes: Mapping[Side, int], moments: Mapping[Side, Moments] | None, first: Mapping[Side, int]
-) -> dict[Side, Counts]:
+    sizes: Mapping[StreamName, int], moments: Mapping[StreamName, Moments] | None, first: Mapping[StreamName, int]
+) -> dict[StreamName, Counts]:
     """Return for each row of a push how many rows came before it.
 
     Rows arrive in the order of their moments, then stream after stream, then in the order given. ``sizes`` has the
@@ -40,7 +40,7 @@ def count_arrivals(
         }
     ranks = _ranks(moments)
     ordered = {stream: np.sort(rank) for stream, rank in ranks.items()}
-    counts: dict[Side, Counts] = {}
+    counts: dict[StreamName, Counts] = {}
     for number, stream in enumerate(streams):
         own = ranks[stream]
         counts[stream] = {}
@@ -54,7 +54,7 @@ def count_arrivals(
     return counts
 
 
-def _ranks(moments: Mapping[Side, Moments]) -> dict[Side, Int64s]:
+def _ranks(moments: Mapping[StreamName, Moments]) -> dict[StreamName, Int64s]:
     """Return numbers in the order of the moments; rows without a moment come first."""
     if all(known is None for _, known in moments.values()):
         return {stream: keys for stream, (keys, _) in moments.items()}

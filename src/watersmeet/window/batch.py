@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
-from watersmeet.columns.keys import Borders, KeyRange, axis_keys, group_keys, key_ranges, row_ranges
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys, combine_keys, key_ranges, row_ranges
 from watersmeet.kernels.sorted_keys import sort_keys
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Entries, Probes
 from watersmeet.window.payload import Extent, extent_of
@@ -47,7 +47,7 @@ class SortedKeys:
 
     row: Int32s
     key: Int64s
-    group: Int64s | None
+    equality: Int64s | None
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class KeyedBatch:
     """Rows that take part in the join, with their keys."""
 
     plan: JoinPlan
-    side: Side
+    side: StreamName
     rows: pa.RecordBatch
     arrival: Arrival | None = None
     keys: dict[int, Int64s] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class KeyedBatch:
     def entries(self, order: IndexOrder, first_row: int) -> Entries:
         """Return the batch as entries of a subwindow; its first row gets the number ``first_row``."""
         keys = self.sorted(order)
-        return Entries(keys.key, keys.row + np.int32(first_row) if first_row else keys.row, keys.group)
+        return Entries(keys.key, keys.row + np.int32(first_row) if first_row else keys.row, keys.equality)
 
     def probes(self, order: IndexOrder) -> list[Probes]:
         """Return the batch's probes for a subwindow of the other stream, one set for each interval."""
@@ -216,37 +216,39 @@ class KeyedBatch:
     def _look_for(self, order: IndexOrder) -> list[Probes]:
         keys = self.sorted(order)
         if order.key is None:
-            if not order.group:
+            if not order.equalities:
                 return [Probes(np.full(len(self), LOWEST), np.full(len(self), HIGHEST), keys.row)]
             return [Probes(keys.key, keys.key, keys.row)]
         found = []
-        for wanted in key_ranges(self.plan.every_axis[order.key], self.side, keys.key, keys.group):
+        for wanted in key_ranges(self.plan.every_axis[order.key], self.side, keys.key, keys.equality):
             if wanted.empty == 0:
-                found.append(Probes(wanted.lo, wanted.hi, keys.row, keys.group))
+                found.append(Probes(wanted.lo, wanted.hi, keys.row, keys.equality))
             elif wanted.empty < len(self):
                 some = wanted.lo <= wanted.hi
-                group = None if keys.group is None else keys.group[some]
-                found.append(Probes(wanted.lo[some], wanted.hi[some], keys.row[some], group))
+                equality = None if keys.equality is None else keys.equality[some]
+                found.append(Probes(wanted.lo[some], wanted.hi[some], keys.row[some], equality))
         return found
 
     def _sort(self, order: IndexOrder) -> SortedKeys:
         row = np.arange(len(self), dtype=np.int32)
-        if order.key is None and not order.group:
+        if order.key is None and not order.equalities:
             return SortedKeys(row, np.zeros(len(self), np.int64), None)
-        group = group_keys([self.key(axis, order.borders) for axis in order.group]) if order.group else None
+        equality = (
+            combine_keys([self.key(axis, order.borders) for axis in order.equalities]) if order.equalities else None
+        )
         if order.key is None:
-            assert group is not None
-            row = sort_keys(group, row)
-            return SortedKeys(row, group[row], None)
+            assert equality is not None
+            row = sort_keys(equality, row)
+            return SortedKeys(row, equality[row], None)
         key = self.key(order.key, order.borders)
         row = sort_keys(key, row)
-        if group is not None:
-            row = sort_keys(group, row)
-            group = group[row]
-        return SortedKeys(row, key[row], group)
+        if equality is not None:
+            row = sort_keys(equality, row)
+            equality = equality[row]
+        return SortedKeys(row, key[row], equality)
 
 
 def _share(probes: Probes, number: int, of: int) -> Probes:
     part = slice(len(probes) * number // of, len(probes) * (number + 1) // of)
-    group = None if probes.group is None else probes.group[part]
-    return Probes(probes.lo[part], probes.hi[part], probes.who[part], group)
+    equality = None if probes.equality is None else probes.equality[part]
+    return Probes(probes.lo[part], probes.hi[part], probes.who[part], equality)

@@ -1,14 +1,14 @@
-"""Rows as Arrow record batches in the order they came, whatever the types of their columns.
+"""Rows as Arrow record batches in the order of arrival, with columns of any type.
 
-Rows are numbered in that order, and lie in chunks, each with the number of its first row. To keep ``take`` cheap, small
-chunks are put together: whenever ``fan_in`` neighbours have the same level, they become one chunk of the next level, as
-in a tiered merge tree, as long as it is not too long. The oldest chunk is dropped as a whole once all its rows have
-expired. :class:`ChunkedRows` holds the rows of one subwindow so; those of a whole stream, for joins of many streams,
-:class:`~watersmeet.engine.multiway.rows.RowStore`.
+Rows are numbered in that order and lie in chunks, each with the number of its first row. To keep ``take`` cheap, small
+chunks are concatenated: whenever ``fan_in`` neighbours have the same level, they become one chunk of the next level, as
+in a tiered merge tree, unless it would be too long. The oldest chunk is dropped as a whole when all its rows have
+expired. :class:`ChunkedRows` holds the rows of one segment in this way, and
+:class:`~watersmeet.engine.multiway.rows.RowStore` those of a whole stream, for joins of many streams.
 
 Invariant: the chunks hold the rows from ``first`` to ``end`` without a gap; dropped rows keep their numbers.
-Cost: a row is copied once per level, so ``log(rows / batch) / log(fan_in)`` times; there are fewer than ``fan_in``
-chunks per level below the last. Columns of any type travel: nothing here looks into them.
+Cost: a row is copied once per level, so ``log(rows / batch) / log(fan_in)`` times. There are fewer than ``fan_in``
+chunks per level below the last. Values are never read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Chunk:
         return int(self.first + self.rows.num_rows)
 
     def keys(self, axis: Hashable, keys_of: KeysOf) -> Int64s:
-        """Return the rows' keys on an axis, by whatever name that has: computed when first asked for, then kept."""
+        """Return the rows' keys on an axis, under any name; they are computed on first use and kept."""
         if axis not in self._keys:
             self._keys[axis] = keys_of(self.rows)
         return self._keys[axis]
@@ -100,7 +100,7 @@ class Chunks:
         self._starts = None
 
     def merge(self, most: int) -> None:
-        """Put the last chunks together while there are enough of one level, into such of at most so many rows."""
+        """Concatenate the last chunks while there are enough of one level, into chunks of at most ``most`` rows."""
         fan_in = self._fan_in
         while len(self.chunks) >= fan_in and self.chunks[-fan_in].level == self.chunks[-1].level:
             if self.end - self.chunks[-fan_in].first > most:

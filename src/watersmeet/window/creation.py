@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from watersmeet.columns.keys import Borders
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import STRUCTURES, Choice, choose, create, order_fraction
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.chunks import ChunkedRows
@@ -60,7 +60,7 @@ class Neighbours:
 class Creator:
     """Creates the segments of one side's window."""
 
-    def __init__(self, plan: JoinPlan, side: Side) -> None:
+    def __init__(self, plan: JoinPlan, side: StreamName) -> None:
         self._plan = plan
         self._side = side
         self._span = plan.length(side) // SEGMENTS_PER_WINDOW

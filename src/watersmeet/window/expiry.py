@@ -18,12 +18,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from watersmeet.arrays import Int64s
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.streams import Streams
 
 __all__ = ["Bounds", "Departed", "Holder", "expire", "expired_before"]
 
-Bounds = Mapping[Side, int | None]
+Bounds = Mapping[StreamName, int | None]
 """For each stream the place (a timestamp or an arrival number) before which all rows have expired; None: none has."""
 
 
@@ -43,12 +43,12 @@ class Holder(Protocol):
         ...
 
 
-def expired_before(streams: Streams, reached: Mapping[Side, int | None]) -> dict[Side, int | None]:
+def expired_before(streams: Streams, reached: Mapping[StreamName, int | None]) -> dict[StreamName, int | None]:
     """Return the places before which rows have expired, given the places that streams have reached (None: none)."""
     return {stream: None if place is None else place - streams.length(stream) for stream, place in reached.items()}
 
 
-def expire(holders: Mapping[Side, Iterable[Holder]], before: Bounds) -> dict[Side, list[Departed]]:
+def expire(holders: Mapping[StreamName, Iterable[Holder]], before: Bounds) -> dict[StreamName, list[Departed]]:
     """Let all holders drop the rows that have expired; return the rows that have left."""
     return {
         stream: [] if place is None else [departed for holder in holders[stream] for departed in holder.expire(place)]

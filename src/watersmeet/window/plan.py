@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError
-from watersmeet.spec.expression import Column, Compare, Predicate, Side, sides_of
+from watersmeet.spec.expression import Column, Compare, Predicate, StreamName, streams_of
 from watersmeet.spec.intervals import IntervalSet
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain, normal_form
@@ -26,23 +26,23 @@ from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, moments_o
 
 __all__ = ["OTHER_SIDE", "JoinPlan", "arrival_axis", "check_layouts", "check_time_column", "plan_join"]
 
-OTHER_SIDE: Final[dict[Side, Side]] = {"left": "right", "right": "left"}
+OTHER_SIDE: Final[dict[StreamName, StreamName]] = {"left": "right", "right": "left"}
 
 
 @dataclass(frozen=True)
 class JoinPlan:
     """A join of two streams, checked. ``axes`` are the predicate's axes, then that of the time window."""
 
-    schemas: dict[Side, pa.Schema]
+    schemas: dict[StreamName, pa.Schema]
     predicate: Predicate
     window: Window
     structure: Structure
     axes: tuple[Axis, ...]
     time: int | None
     """The number of the time window's axis among ``axes``; None for a count window."""
-    arrival: dict[Side, AxisSide] | None
+    arrival: dict[StreamName, AxisSide] | None
     """The axis of a count window's ``order_by`` columns."""
-    filters: dict[Side, Predicate | None]
+    filters: dict[StreamName, Predicate | None]
     residual: Predicate | None
     branches: tuple[tuple[Axis, ...], ...] = ()
     """The axes of each term of a disjunction, if each term may have its own index."""
@@ -66,14 +66,14 @@ class JoinPlan:
         return in_units(self.window.lateness, self.time_scale) if isinstance(self.window, TimeWindow) else None
 
     @cached_property
-    def lengths(self) -> dict[Side, int]:
+    def lengths(self) -> dict[StreamName, int]:
         """How long a row of each stream stays: in the units of the timestamps, or in rows."""
         window, scale = self.window, self.time_scale
         if isinstance(window, TimeWindow):
             return {"left": in_units(window.left, scale), "right": in_units(window.right, scale)}
         return {"left": window.left, "right": window.right}
 
-    def length(self, side: Side) -> int:
+    def length(self, side: StreamName) -> int:
         """Return how long a row of ``side`` stays."""
         return self.lengths[side]
 
@@ -82,25 +82,25 @@ class JoinPlan:
         """Timestamps are measured in units of 10^-time_scale seconds."""
         return MICRO_SCALE if self.time is None else self.axes[self.time].domain.scale
 
-    def parts(self, side: Side) -> list[tuple[JoinPlan, Side]]:
+    def parts(self, side: StreamName) -> list[tuple[JoinPlan, StreamName]]:
         """Return the joins of two that a side takes part in: this one."""
         return [(self, side)]
 
-    def time_axis(self, side: Side) -> AxisSide:
+    def time_axis(self, side: StreamName) -> AxisSide:
         """Return the side of the time axis that has a side's timestamps."""
         assert self.time is not None
         return AxisSide(self.axes[self.time], side, self.schemas)
 
-    def compared(self, side: Side) -> list[AxisSide]:
+    def compared(self, side: StreamName) -> list[AxisSide]:
         """Return the axes of the predicate on which a row must have a value to match anything."""
         axes = (axis for number, axis in enumerate(self.axes) if number != self.time and not axis.domain.nulls)
         return [AxisSide(axis, side, self.schemas) for axis in axes]
 
-    def condition(self, side: Side) -> Predicate | None:
+    def condition(self, side: StreamName) -> Predicate | None:
         """Return the condition on a side's rows alone, or None."""
         return self.filters[side]
 
-    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments] | None:
+    def moments(self, rows: Mapping[StreamName, pa.RecordBatch]) -> dict[StreamName, Moments] | None:
         """Return the moments that order a count window's rows inside a push; None: left rows, then right ones."""
         return None if self.arrival is None else moments_of(self.arrival, rows)
 
@@ -123,10 +123,10 @@ def plan_join(
     ``case_sensitive``.
     """
     check_options(structure=structure)
-    schemas: dict[Side, pa.Schema] = {"left": left, "right": right}
-    if not sides_of(predicate) <= set(schemas):
+    schemas: dict[StreamName, pa.Schema] = {"left": left, "right": right}
+    if not streams_of(predicate) <= set(schemas):
         raise SpecificationError(
-            f"the predicate reads streams {', '.join(sorted(sides_of(predicate)))}",
+            f"the predicate reads streams {', '.join(sorted(streams_of(predicate)))}",
             "left and right",
             "write left.x and right.x",
         )
@@ -136,7 +136,7 @@ def plan_join(
     form = normal_form(predicate, schemas)
     axes, time, arrival = form.axes, None, None
 
-    def named(side: Side, name: str) -> str:
+    def named(side: StreamName, name: str) -> str:
         return resolve_name(name, schemas[side].names, case_sensitive=case_sensitive)
 
     if isinstance(window, TimeWindow):
@@ -147,7 +147,7 @@ def plan_join(
             Column("left", named("left", window.order_by)), Column("right", named("right", window.order_by)), schemas
         )
         arrival = {side: AxisSide(axis, side, schemas) for side in schemas}
-    filters: dict[Side, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
+    filters: dict[StreamName, Predicate | None] = {"left": form.left_filter, "right": form.right_filter}
     branches = form.branches if with_branches else ()
     return JoinPlan(schemas, predicate, window, structure, axes, time, arrival, filters, form.residual, branches)
 
@@ -171,7 +171,7 @@ def check_time_column(column: Column, schemas: Schemas) -> int:
     its_type = type_of(column, schemas)
     if its_type.kind != "timestamp":
         raise ColumnTypeError(
-            f"the time window's column {column} has type {schemas[column.side].field(column.name).type}",
+            f"the time window's column {column} has type {schemas[column.stream].field(column.name).type}",
             "timestamps, of any unit, with or without a zone",
             f'cast {column.name} before the join, to pyarrow.timestamp("us") or on Spark .cast("timestamp"), '
             "or use count_window",
@@ -211,7 +211,7 @@ def arrival_axis(left: Column, right: Column, schemas: Schemas) -> Axis:
         scale = max(its_type.scale for its_type in types_of_both)
         return replace(axes[0], domain=KeyDomain("integer", scale))
     if len(axes) != 1 or not axes[0].domain.is_exact:
-        types = " and ".join(str(schemas[column.side].field(column.name).type) for column in (left, right))
+        types = " and ".join(str(schemas[column.stream].field(column.name).type) for column in (left, right))
         names = " and ".join(dict.fromkeys((repr(left.name), repr(right.name))))
         raise ColumnTypeError(
             f"order_by={names} names columns of type {types}",

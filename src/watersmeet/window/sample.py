@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.columns.keys import Borders, axis_keys, axis_values, key_ranges, spread_borders
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.plan import OTHER_SIDE
@@ -32,7 +32,7 @@ def sample_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def key_fractions(
     axis: Axis,
-    side: Side,
+    side: StreamName,
     own: pa.RecordBatch,
     opposite: pa.RecordBatch | None,
     schemas: Schemas,
@@ -57,7 +57,7 @@ def key_fractions(
 
 def choose_borders(
     axes: Iterable[Axis],
-    side: Side,
+    side: StreamName,
     own: pa.RecordBatch,
     opposite: pa.RecordBatch | None,
     schemas: Schemas,

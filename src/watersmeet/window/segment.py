@@ -64,7 +64,7 @@ class Segment:
     def enter(self, entries: Entries) -> None:
         """Put rows (at least one) into the index; they are stored elsewhere."""
         self.index.insert(entries)
-        if entries.group is None:
+        if entries.equality is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 
     def save(self) -> SavedSegment:
@@ -89,7 +89,7 @@ class Segment:
         """Yield the candidates that the index finds, a bounded number at a time."""
         order = self.choice.order
         for probes in batch.probes(order):
-            if probes.group is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
+            if probes.equality is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
                 continue
             yield from _expanded(self.index.probe(probes))
 

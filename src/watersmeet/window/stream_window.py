@@ -1,14 +1,14 @@
 """One stream's sliding window: a chain of segments in the order of arrival (PanJoin, section III-A).
 
-- *create*: a segment begins when the newest has no more room, see :mod:`watersmeet.window.creation`.
+- *create*: a segment begins when the newest has no more room (see :mod:`watersmeet.window.creation`).
 - *insert*: new rows go to the newest segment only.
-- *probe*: a batch of the other stream looks into every segment that it can match; candidates are verified, see
-  :mod:`watersmeet.window.verify`.
-- *expire*: the oldest segment goes as a whole once no row to come can meet any of its rows; its rows even before, in
+- *probe*: a batch of the other stream probes every segment that it can match; candidates are verified (see
+  :mod:`watersmeet.window.verify`).
+- *expire*: the oldest segment is dropped when no row to come can meet any of its rows; its rows expire earlier, in
   steps.
 
-Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that are past the window but in a
-segment that is not, are excluded by the window's own check, which only segments cut by an edge of the window need.
+Invariant: a probe gives exactly the rows that satisfy predicate and window. Rows that have expired in a segment that
+has not are excluded by a check of the window, which only segments at an edge of the window need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.creation import Creator, Neighbours
@@ -46,7 +46,7 @@ class Match:
 class StreamWindow:
     """The window of one side of a join."""
 
-    def __init__(self, plan: JoinPlan, side: Side) -> None:
+    def __init__(self, plan: JoinPlan, side: StreamName) -> None:
         self.plan = plan
         self.side = side
         self.segments: deque[Segment] = deque()

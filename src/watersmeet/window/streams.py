@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import pyarrow as pa
 
 from watersmeet.columns.keys import axis_keys, axis_valid
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.arrival import Moments
@@ -31,7 +31,7 @@ class AxisSide(NamedTuple):
     """One side of an axis, with the schemas for its expression."""
 
     axis: Axis
-    side: Side
+    side: StreamName
     schemas: Schemas
 
 
@@ -40,7 +40,9 @@ def in_units(duration: timedelta, time_scale: int) -> int:
     return int(duration // timedelta(microseconds=1) * 10 ** (time_scale - MICRO_SCALE))
 
 
-def moments_of(streams: Mapping[Side, AxisSide], rows: Mapping[Side, pa.RecordBatch]) -> dict[Side, Moments]:
+def moments_of(
+    streams: Mapping[StreamName, AxisSide], rows: Mapping[StreamName, pa.RecordBatch]
+) -> dict[StreamName, Moments]:
     """Return for rows of some streams what they have on an axis."""
     return {
         stream: (axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas))
@@ -52,7 +54,7 @@ class Streams(Protocol):
     """A plan of a join, as far as it concerns one stream at a time."""
 
     @property
-    def schemas(self) -> Mapping[Side, pa.Schema]:
+    def schemas(self) -> Mapping[StreamName, pa.Schema]:
         """The streams, in their order."""
         ...
 
@@ -66,26 +68,26 @@ class Streams(Protocol):
         """Timestamps are measured in units of 10^-time_scale seconds."""
         ...
 
-    def length(self, stream: Side) -> int:
+    def length(self, stream: StreamName) -> int:
         """Return how long a row stays in a stream's window: in the units of the timestamps, or in rows."""
         ...
 
-    def parts(self, stream: Side) -> Iterable[tuple[JoinPlan, Side]]:
+    def parts(self, stream: StreamName) -> Iterable[tuple[JoinPlan, StreamName]]:
         """Return the joins of two that a stream takes part in, and its side of each."""
         ...
 
-    def time_axis(self, stream: Side) -> AxisSide:
+    def time_axis(self, stream: StreamName) -> AxisSide:
         """Return the side of an axis that has a stream's timestamps, in a time window."""
         ...
 
-    def compared(self, stream: Side) -> Iterable[AxisSide]:
+    def compared(self, stream: StreamName) -> Iterable[AxisSide]:
         """Return the axes, without that of time, on which a stream's row must have a value to match anything."""
         ...
 
-    def condition(self, stream: Side) -> Predicate | None:
+    def condition(self, stream: StreamName) -> Predicate | None:
         """Return the condition on a stream's rows alone, or None."""
         ...
 
-    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
+    def moments(self, rows: Mapping[StreamName, pa.RecordBatch]) -> Mapping[StreamName, Moments] | None:
         """Return the moments that order a count window's rows inside a push; None: stream after stream."""
         ...

@@ -23,7 +23,7 @@ from watersmeet.columns.keys import Borders, KeyRange, axis_keys
 from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
-from watersmeet.spec.expression import Column, Predicate, Side
+from watersmeet.spec.expression import Column, Predicate, StreamName
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Pairs
@@ -36,9 +36,9 @@ __all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "truth"]
 
 
 ROWS_PER_CANDIDATE: Final = 4
-"""With fewer candidates than one in so many stored rows the residual alone is cheaper than keys for all of them."""
+"""With fewer candidates than one for this many stored rows, the residual alone is cheaper than keys for all rows."""
 CHECKED_TOGETHER: Final = 1 << 16
-"""Candidates, of several segments, that are checked by the residual at once."""
+"""Candidates, of several segments, for which the residual is evaluated together."""
 
 Candidates = tuple[Stored, Pairs]
 """Pairs of rows of a probing batch and rows of a chunk."""
@@ -56,7 +56,9 @@ def in_ranges(pairs: Pairs, ranges: list[KeyRange], keys: Int64s) -> tuple[Bools
     return keep, kept
 
 
-def in_count_window(pairs: Pairs, plan: JoinPlan, side: Side, stored: Arrival, probing: Arrival) -> tuple[Bools, int]:
+def in_count_window(
+    pairs: Pairs, plan: JoinPlan, side: StreamName, stored: Arrival, probing: Arrival
+) -> tuple[Bools, int]:
     """Return which pairs' earlier row was in its window when the later one arrived, and how many were.
 
     ``stored`` is about rows of ``side``, ``probing`` about those of the other.
@@ -77,7 +79,7 @@ def in_count_window(pairs: Pairs, plan: JoinPlan, side: Side, stored: Arrival, p
 
 
 def truth(residual: Predicate, gather: Callable[[Column], pa.Array], schemas: Schemas, count: int) -> Bools:
-    """Return for so many pairs or results whether they satisfy a predicate; ``gather`` is asked once for a column."""
+    """Return for ``count`` pairs or results whether they satisfy a predicate; ``gather`` is called once per column."""
     return np.ascontiguousarray(is_true(residual, cache(gather), schemas, count))
 
 
@@ -92,7 +94,7 @@ def kept_pairs(pairs: Pairs, keep: Bools, kept: int) -> Pairs:
 class Verifier:
     """Checks what the window of one side finds for batches of the other."""
 
-    def __init__(self, plan: JoinPlan, side: Side) -> None:
+    def __init__(self, plan: JoinPlan, side: StreamName) -> None:
         self.plan = plan
         self.side = side
 
@@ -103,12 +105,12 @@ class Verifier:
         batch may be wider, and whether a pair is in a branch must not depend on that.
         """
         axes = {number: self.plan.every_axis[number] for number in (*range(len(self.plan.axes)), *own_axes)}
-        enforced = {order.key} | (set(order.group) if len(order.group) == 1 else set())
+        enforced = {order.key} | (set(order.equalities) if len(order.equalities) == 1 else set())
         enforced -= {number for number in own_axes if axes[number].domain.kind == "double_offset"}
         if window_holds:
             enforced.add(self.plan.time)
         required = [number for number, axis in axes.items() if axis.required and number not in enforced]
-        looked_up = {order.key, *order.group}
+        looked_up = {order.key, *order.equalities}
         return required + [number for number, axis in axes.items() if not axis.required and number not in looked_up]
 
     def narrowed(
@@ -161,7 +163,7 @@ class Verifier:
         """Return for each candidate whether it satisfies the residual; ``who`` are the probing rows of all."""
 
         def gather(column: Column) -> pa.Array:
-            if column.side != self.side:
+            if column.stream != self.side:
                 return _taken(batch.rows, column, who)
             parts = [_taken(stored.rows, column, pairs.row) for stored, pairs in candidates]
             return parts[0] if len(parts) == 1 else one_array(parts)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int64s
 from watersmeet.columns.hidden import add_hidden
 from watersmeet.engine.multiway.plan import PairPlan
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 
@@ -27,11 +27,11 @@ class Block:
 
     def __init__(
         self,
-        stream: Side,
+        stream: StreamName,
         rows: pa.RecordBatch,
         counts: Counts | None,
         first: int,
-        limits: Mapping[Side, int],
+        limits: Mapping[StreamName, int],
         *,
         times: Int64s | None = None,
     ) -> None:
@@ -42,7 +42,7 @@ class Block:
         """In a time window: the rows' timestamps, if they are known already."""
         self.limits = limits
         self.numbers: Int64s = first + np.arange(rows.num_rows)
-        self._batches: dict[Side, KeyedBatch] = {}
+        self._batches: dict[StreamName, KeyedBatch] = {}
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -86,6 +86,6 @@ def narrowed(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.
     return add_hidden(pa.RecordBatch.from_arrays(columns, names=names), hidden)
 
 
-def arrival_of(stream: Side, partner: Side, counts: Counts | None) -> Arrival | None:
+def arrival_of(stream: StreamName, partner: StreamName, counts: Counts | None) -> Arrival | None:
     """Return the arrival of a stream's rows for the window of two streams, in a count window."""
     return None if counts is None else Arrival(counts[stream], counts[partner])

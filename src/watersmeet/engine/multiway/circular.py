@@ -20,7 +20,7 @@ from watersmeet.engine.multiway.block import Block
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.probe_order import ProbeOrders
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Counts
 from watersmeet.window.expiry import Bounds, Departed
 
@@ -81,14 +81,14 @@ class Circular:
         if self.orders.count(block.stream, len(block)):
             self.decide()
 
-    def load(self, stream: Side, rows: pa.RecordBatch, counts: Counts | None) -> None:
+    def load(self, stream: StreamName, rows: pa.RecordBatch, counts: Counts | None) -> None:
         """Store saved rows (at least one); they are loaded in the order in which they had entered."""
         self.stages.index(self.stages.enter(stream, rows, counts))
 
     def decide(self) -> None:
         """Decide again how rows are joined, as more is known of the streams."""
 
-    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Drop what no row to come can meet; return what has left."""
         return self.stages.expire(before)
 

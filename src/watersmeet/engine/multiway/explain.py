@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.stashed import Stashed
-from watersmeet.spec.streams import by_sides
+from watersmeet.spec.streams import with_streams
 
 __all__ = ["explain_streams"]
 
@@ -17,7 +17,7 @@ def explain_streams(strategy: Circular) -> str:
     lines = [f"join of {', '.join(plan.streams)} on {plan.predicate}", f"  {plan.window}", "conditions of two streams:"]
     for pair in plan.pairs.values():
         if pair.is_edge:
-            condition = by_sides(pair.plan.predicate, {"left": pair.left, "right": pair.right})
+            condition = with_streams(pair.plan.predicate, {"left": pair.left, "right": pair.right})
             lines.append(f"  {pair.left} and {pair.right}: {condition}")
     lines += [f"filtered on arrival, {stream}: {predicate}" for stream, predicate in plan.filters.items()]
     lines += [f"verified once all its streams are bound: {term.predicate}" for term in plan.residual]

@@ -22,7 +22,7 @@ from watersmeet.engine.result import bounded_tables
 from watersmeet.engine.saved_state import State
 from watersmeet.engine.sections import refusing_damage
 from watersmeet.spec.errors import SchemaError, SpecificationError
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options, check_threads
 from watersmeet.spec.streams import as_written, check_names, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
@@ -34,10 +34,10 @@ __all__ = ["MultiJoinMetrics", "MultiStreamJoin"]
 class MultiJoinMetrics:
     """Counts of a join so far, by stream. Late rows and rows with a null timestamp or key were not joined."""
 
-    rows: dict[Side, int]
-    late: dict[Side, int]
-    null: dict[Side, int]
-    window_rows: dict[Side, int]
+    rows: dict[StreamName, int]
+    late: dict[StreamName, int]
+    null: dict[StreamName, int]
+    window_rows: dict[StreamName, int]
     results: int
     window_bytes: int
     stash_pairs: int
@@ -100,7 +100,7 @@ class MultiStreamJoin(Lifecycle):
     def __init__(
         self,
         *,
-        streams: Mapping[Side, pa.Schema],
+        streams: Mapping[StreamName, pa.Schema],
         on: Predicate | str,
         window: Window | Windows,
         strategy: Strategy = "auto",
@@ -155,11 +155,11 @@ class MultiStreamJoin(Lifecycle):
         return self._portions()
 
     @in_turn("pushes()")
-    def _take_in(self, tables: Mapping[Side, pa.Table | None]) -> None:
+    def _take_in(self, tables: Mapping[StreamName, pa.Table | None]) -> None:
         slices = self._accepted("pushes()", tables)
         self._under_way.append(bounded_tables(drive(self._strategy, slices, self._strategy.in_portions)))
 
-    def _accepted(self, what: str, tables: Mapping[Side, pa.Table | None]) -> Iterator[Arrived]:
+    def _accepted(self, what: str, tables: Mapping[StreamName, pa.Table | None]) -> Iterator[Arrived]:
         """Check rows and commit to joining them; return them in slices."""
         self._check_open(what)
         unknown = [name for name in tables if name not in self._plan.schemas]

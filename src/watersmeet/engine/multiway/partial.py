@@ -10,7 +10,7 @@ import numpy as np
 
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.engine.multiway.block import Block
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["Expansion", "Partials", "distinct", "together"]
 
@@ -24,15 +24,15 @@ class Partials:
     """Partial results of one block. The *i*-th has row ``numbers[s][i]`` of every stream *s* that is bound."""
 
     block: Block
-    limits: Mapping[Side, int]
+    limits: Mapping[StreamName, int]
     """For each stream the number below which rows may be added: they entered before the block."""
-    numbers: dict[Side, Int64s]
+    numbers: dict[StreamName, Int64s]
 
     def __len__(self) -> int:
         return len(next(iter(self.numbers.values())))
 
     @property
-    def bound(self) -> frozenset[Side]:
+    def bound(self) -> frozenset[StreamName]:
         """The streams that the partial results have a row of."""
         return frozenset(self.numbers)
 
@@ -40,7 +40,7 @@ class Partials:
         """Return those that ``keep`` selects."""
         return Partials(self.block, self.limits, {stream: own[keep] for stream, own in self.numbers.items()})
 
-    def extended(self, at: Int64s | Int32s | slice, more: Mapping[Side, Int64s]) -> Partials:
+    def extended(self, at: Int64s | Int32s | slice, more: Mapping[StreamName, Int64s]) -> Partials:
         """Return those at the positions ``at``, each with a row of more streams."""
         numbers = {stream: own[at] for stream, own in self.numbers.items()}
         return Partials(self.block, self.limits, {**numbers, **more})

@@ -21,11 +21,11 @@ from itertools import combinations
 import pyarrow as pa
 
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError
-from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, Side, columns_of, sides_of
+from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, StreamName, columns_of, streams_of
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.options import Structure, check_options
-from watersmeet.spec.streams import by_sides, check_names, take_apart
+from watersmeet.spec.streams import check_names, take_apart, with_streams
 from watersmeet.spec.typing import check_predicate
 from watersmeet.spec.window import CountWindows, TimeWindows, Windows
 from watersmeet.window.arrival import Moments
@@ -42,21 +42,21 @@ TRUE = Boolean(Constant(value=True, kind="boolean"))
 class PairPlan:
     """The plan of two of the streams; ``left`` and ``right`` are their names."""
 
-    left: Side
-    right: Side
+    left: StreamName
+    right: StreamName
     plan: JoinPlan
     is_edge: bool
     """Whether a condition reads both: only then rows of one probe the other's window."""
 
-    def side(self, stream: Side) -> Side:
+    def side(self, stream: StreamName) -> StreamName:
         """Return the side that a stream is in ``plan``."""
         return "left" if stream == self.left else "right"
 
-    def other(self, stream: Side) -> Side:
+    def other(self, stream: StreamName) -> StreamName:
         """Return the other one of the two streams."""
         return self.right if stream == self.left else self.left
 
-    def columns(self, stream: Side) -> list[str]:
+    def columns(self, stream: StreamName) -> list[str]:
         """Return the columns of a stream that this pair reads: a row is narrowed to them before it is indexed."""
         return list(self.plan.schemas[self.side(stream)].names)
 
@@ -65,7 +65,7 @@ class PairPlan:
 class Residual:
     """A conjunct that reads more than two streams."""
 
-    streams: frozenset[Side]
+    streams: frozenset[StreamName]
     predicate: Predicate
 
 
@@ -73,33 +73,33 @@ class Residual:
 class MultiPlan:
     """A join of many streams, checked, as pairs of streams, filters and residual."""
 
-    schemas: dict[Side, pa.Schema]
+    schemas: dict[StreamName, pa.Schema]
     predicate: Predicate
     window: Windows
     structure: Structure
-    pairs: dict[frozenset[Side], PairPlan]
-    filters: dict[Side, Predicate]
+    pairs: dict[frozenset[StreamName], PairPlan]
+    filters: dict[StreamName, Predicate]
     residual: tuple[Residual, ...]
-    arrival: dict[Side, AxisSide] | None
+    arrival: dict[StreamName, AxisSide] | None
     """In a count window with ``order_by``: for each stream the axis that orders its rows, and its side of the axis."""
     time_scale: int
     """Timestamps are measured in units of 10^-time_scale seconds."""
 
     @cached_property
-    def streams(self) -> tuple[Side, ...]:
+    def streams(self) -> tuple[StreamName, ...]:
         """The streams' names, in their order."""
         return tuple(self.schemas)
 
-    def streams_from(self, first: Side) -> tuple[Side, ...]:
+    def streams_from(self, first: StreamName) -> tuple[StreamName, ...]:
         """Return the streams' names, a certain one first."""
         return first, *(stream for stream in self.streams if stream != first)
 
-    def pair(self, one: Side, other: Side) -> PairPlan:
+    def pair(self, one: StreamName, other: StreamName) -> PairPlan:
         """Return the plan of two streams."""
         return self.pairs[frozenset((one, other))]
 
     @cached_property
-    def neighbours(self) -> dict[Side, tuple[Side, ...]]:
+    def neighbours(self) -> dict[StreamName, tuple[StreamName, ...]]:
         """For each stream the streams that it has a condition with."""
         return {
             stream: tuple(other for other in self.streams if other != stream and self.pair(stream, other).is_edge)
@@ -121,41 +121,41 @@ class MultiPlan:
         return in_units(self.window.lateness, self.time_scale) if isinstance(self.window, TimeWindows) else None
 
     @cached_property
-    def lengths(self) -> dict[Side, int]:
+    def lengths(self) -> dict[StreamName, int]:
         """How long a row of each stream stays: in the units of the timestamps, or in rows."""
         window, scale = self.window, self.time_scale
         if isinstance(window, TimeWindows):
             return {stream: in_units(length, scale) for stream, length in window.lengths.items()}
         return dict(window.counts)
 
-    def length(self, stream: Side) -> int:
+    def length(self, stream: StreamName) -> int:
         """Return how long a row of a stream stays."""
         return self.lengths[stream]
 
-    def parts(self, stream: Side) -> list[tuple[JoinPlan, Side]]:
+    def parts(self, stream: StreamName) -> list[tuple[JoinPlan, StreamName]]:
         """Return the joins of a stream with each other one, and its side of each."""
         return [(pair.plan, pair.side(stream)) for streams, pair in self.pairs.items() if stream in streams]
 
-    def time_axis(self, stream: Side) -> AxisSide:
+    def time_axis(self, stream: StreamName) -> AxisSide:
         """Return where a time window's stream has its timestamps."""
         plan, side = self.parts(stream)[0]
         return plan.time_axis(side)
 
-    def compared(self, stream: Side) -> list[AxisSide]:
+    def compared(self, stream: StreamName) -> list[AxisSide]:
         """Return the axes on which a row of a stream must have a value to match anything."""
         return [axis for plan, side in self.parts(stream) for axis in plan.compared(side)]
 
-    def condition(self, stream: Side) -> Predicate | None:
+    def condition(self, stream: StreamName) -> Predicate | None:
         """Return what a row of a stream must satisfy by itself; None: nothing."""
         return self.filters.get(stream)
 
-    def moments(self, rows: Mapping[Side, pa.RecordBatch]) -> Mapping[Side, Moments] | None:
+    def moments(self, rows: Mapping[StreamName, pa.RecordBatch]) -> Mapping[StreamName, Moments] | None:
         """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
         return None if self.arrival is None else moments_of(self.arrival, rows)
 
 
 def plan_streams(
-    schemas: Mapping[Side, pa.Schema],
+    schemas: Mapping[StreamName, pa.Schema],
     predicate: Predicate,
     window: Windows,
     structure: Structure,
@@ -171,7 +171,7 @@ def plan_streams(
     window = _resolved(window, own, case_sensitive=case_sensitive)
     check_predicate(predicate, own)
     conjuncts = take_apart(predicate, streams)
-    residual = tuple(Residual(sides_of(term), term) for term in conjuncts.residual)
+    residual = tuple(Residual(streams_of(term), term) for term in conjuncts.residual)
     scale = MICRO_SCALE
     if isinstance(window, TimeWindows):
         scale = max(scale, *(check_time_column(Column(stream, ts), own) for stream, ts in window.ts.items()))
@@ -193,10 +193,10 @@ def plan_streams(
     return plan
 
 
-def _resolved(window: Windows, schemas: Mapping[Side, pa.Schema], *, case_sensitive: bool) -> Windows:
+def _resolved(window: Windows, schemas: Mapping[StreamName, pa.Schema], *, case_sensitive: bool) -> Windows:
     """Return the windows with columns named as in the streams' schemas."""
 
-    def named(columns: Mapping[Side, str]) -> dict[Side, str]:
+    def named(columns: Mapping[StreamName, str]) -> dict[StreamName, str]:
         return {
             stream: resolve_name(name, schemas[stream].names, case_sensitive=case_sensitive)
             for stream, name in columns.items()
@@ -208,7 +208,7 @@ def _resolved(window: Windows, schemas: Mapping[Side, pa.Schema], *, case_sensit
 
 
 def _pair_plan(
-    schemas: dict[Side, pa.Schema],
+    schemas: dict[StreamName, pa.Schema],
     predicate: Predicate | None,
     window: Windows,
     structure: Structure,
@@ -218,12 +218,12 @@ def _pair_plan(
 ) -> PairPlan:
     """Return the plan of two streams; ``predicate`` is None if no conjunct reads exactly these two."""
     left, right = schemas
-    renamed = TRUE if predicate is None else by_sides(predicate, {left: "left", right: "right"})
-    read = {(column.side, column.name) for column in columns_of(renamed)}
+    renamed = TRUE if predicate is None else with_streams(predicate, {left: "left", right: "right"})
+    read = {(column.stream, column.name) for column in columns_of(renamed)}
     if isinstance(window, TimeWindows):
         read |= {("left", window.ts[left]), ("right", window.ts[right])}
 
-    def narrow(stream: Side, side: Side) -> pa.Schema:
+    def narrow(stream: StreamName, side: StreamName) -> pa.Schema:
         return pa.schema([column for column in schemas[stream] if (side, column.name) in read])
 
     between = window.between(left, right)
@@ -231,9 +231,9 @@ def _pair_plan(
     return PairPlan(left, right, plan, predicate is not None or in_residual)
 
 
-def _arrival(order_by: dict[Side, str], schemas: dict[Side, pa.Schema]) -> dict[Side, AxisSide]:
+def _arrival(order_by: dict[StreamName, str], schemas: dict[StreamName, pa.Schema]) -> dict[StreamName, AxisSide]:
     """Return an axis for each stream by which the rows of all streams get one order: all axes have one domain."""
-    found: dict[Side, tuple[Axis, Side]] = {}
+    found: dict[StreamName, tuple[Axis, StreamName]] = {}
     domains: set[KeyDomain] = set()
     for left, right in combinations(schemas, 2):
         axis = arrival_axis(

@@ -1,4 +1,4 @@
-"""Portions of partial results: neither so many that memory is not bounded, nor so few that each costs much Python."""
+"""Portions of partial results: small enough to bound memory, and large enough that each costs little Python."""
 
 from __future__ import annotations
 

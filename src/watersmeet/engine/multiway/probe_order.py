@@ -23,12 +23,12 @@ import pyarrow as pa
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import StashPlan
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.sample import key_fractions, sample_rows
 
 __all__ = ["ProbeOrders"]
 
-Bound = frozenset[Side]
+Bound = frozenset[StreamName]
 
 FIRST_DECISION: Final = 1 << 10
 MOST_ROWS_BETWEEN: Final = 1 << 17
@@ -66,16 +66,16 @@ class ProbeOrders:
         self._stages = stages
         self._plan: MultiPlan = stages.plan
         self._candidates: defaultdict[Step, Rate] = defaultdict(Rate)
-        self._growth: defaultdict[tuple[Bound, tuple[Side, ...]], Rate] = defaultdict(Rate)
-        self._best: dict[tuple[Bound, tuple[Side, ...]], _Way] = {}
-        self._fractions: dict[frozenset[Side], float] = {}
+        self._growth: defaultdict[tuple[Bound, tuple[StreamName, ...]], Rate] = defaultdict(Rate)
+        self._best: dict[tuple[Bound, tuple[StreamName, ...]], _Way] = {}
+        self._fractions: dict[frozenset[StreamName], float] = {}
         self._entered = dict.fromkeys(self._plan.streams, 0.0)
         self._total = 0
         self._next_decision = FIRST_DECISION
-        self.fixed: dict[Side, tuple[Step, ...]] = {}
+        self.fixed: dict[StreamName, tuple[Step, ...]] = {}
         """Orders that replace the chosen ones, to measure what choosing is worth."""
 
-    def count(self, stream: Side, rows: int) -> bool:
+    def count(self, stream: StreamName, rows: int) -> bool:
         """Count rows that have entered; tell whether it is time to decide again."""
         self._entered[stream] += rows
         self._total += rows
@@ -98,7 +98,7 @@ class ProbeOrders:
         growth.of += passage.probing
         growth.came += passage.found
 
-    def share(self, stream: Side) -> float:
+    def share(self, stream: StreamName) -> float:
         """Return the fraction of the recent rows that are a stream's."""
         return (self._entered[stream] + 1) / (sum(self._entered.values()) + len(self._entered))
 
@@ -122,7 +122,7 @@ class ProbeOrders:
         assert stash is not None, "two streams at once come from a stash"
         return self.live_pairs(*stash.streams) * self.fraction(stash.members[step.via], step.via)
 
-    def growth(self, bound: Bound, streams: tuple[Side, ...]) -> float:
+    def growth(self, bound: Bound, streams: tuple[StreamName, ...]) -> float:
         """Return the factor by which partial results multiply when they get a row of each of ``streams``."""
         seen = self._growth[bound, streams].value
         if seen is not None:
@@ -134,18 +134,18 @@ class ProbeOrders:
                     expected *= self.fraction(stream, other)
         return expected
 
-    def live_pairs(self, first: Side, second: Side) -> float:
+    def live_pairs(self, first: StreamName, second: StreamName) -> float:
         """Return how many matches there are between the rows of two windows."""
         return self._window_rows(first) * self.growth(frozenset((first,)), (second,))
 
-    def fraction(self, one: Side, other: Side) -> float:
+    def fraction(self, one: StreamName, other: StreamName) -> float:
         """Return the fraction of pairs of two streams' rows that match, as sampled."""
         name = frozenset((one, other))
         if name not in self._fractions:
             self._fractions[name] = self._sampled(one, other)
         return self._fractions[name]
 
-    def _sampled(self, one: Side, other: Side) -> float:
+    def _sampled(self, one: StreamName, other: StreamName) -> float:
         pair = self._plan.pair(one, other)
         left, right = self._sample(pair.left), self._sample(pair.right)
         fraction = 1.0
@@ -155,11 +155,11 @@ class ProbeOrders:
                     fraction *= key_fractions(axis, "left", left, right, pair.plan.schemas)
         return fraction
 
-    def _sample(self, stream: Side) -> pa.RecordBatch | None:
+    def _sample(self, stream: StreamName) -> pa.RecordBatch | None:
         chunks = self._stages.of[stream].rows.chunks
         return sample_rows(chunks[-1].rows) if chunks else None
 
-    def _window_rows(self, stream: Side) -> int:
+    def _window_rows(self, stream: StreamName) -> int:
         return max(1, len(self._stages.of[stream].rows))
 
     def _way(self, bound: Bound, stash: StashPlan | None) -> _Way:

@@ -27,7 +27,7 @@ from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.stage import Passage, Step
 from watersmeet.engine.multiway.stashed import Stashed
 from watersmeet.engine.threads import Crew, Inbox
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["Ring"]
 
@@ -53,7 +53,7 @@ class Ring:
             for number in range(cores)
         ]
         streams = strategy.stages.plan.streams
-        self._inbox: dict[Side, Inbox[_Message]] = {
+        self._inbox: dict[StreamName, Inbox[_Message]] = {
             stream: inboxes[number % cores] for number, stream in enumerate(streams)
         }
         self._results: list[pa.Table] = []

@@ -1,12 +1,12 @@
 """The rows of one stream's window, found by number.
 
-Rows are numbered 0, 1, 2, … for ever in the order in which they enter. A partial result is a few numbers, and the rows
-themselves are gathered only for results and for conditions that no key can decide. Every row is held here once, however
-many indexes know it.
+Rows are numbered 0, 1, 2, … in the order in which they enter. A partial result is a few numbers, and the rows are
+gathered only for results and for conditions that keys cannot decide. Every row is held here once, although several
+indexes may have it.
 
-They lie in chunks, as those of a subwindow do (:mod:`watersmeet.window.chunks`); the oldest chunk goes as a whole once
-no row to come can meet any of its rows. Cost: a gather is one sort by chunk (none where the rows lie in one) and one
-copy per column.
+Rows lie in chunks, as those of a segment do (:mod:`watersmeet.window.chunks`). The oldest chunk is dropped as a whole
+when no row to come can meet any of its rows. Cost: a gather takes a sort by chunk (unless all rows lie in one chunk)
+and a copy per column.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.keys import axis_keys
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.engine.multiway.plan import PairPlan
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Counts
 from watersmeet.window.chunks import Chunk, Chunks, one_array
 from watersmeet.window.payload import Extent
@@ -43,7 +43,7 @@ STEPS: Final = 16
 class Places:
     """Rows that were found, chunk after chunk; ``order`` has the position of each among those asked for."""
 
-    streams: tuple[Side, ...]
+    streams: tuple[StreamName, ...]
     """In the order in which a chunk has their numbers."""
     parts: list[tuple[Chunk, Int64s]]
     order: Int64s | None
@@ -59,7 +59,7 @@ class Places:
         result[self.order] = together
         return result
 
-    def counts(self, *streams: Side) -> Counts:
+    def counts(self, *streams: StreamName) -> Counts:
         """Gather how many rows of the given streams came before each row, in a count window."""
         return {stream: self.numbers(partial(_count, self.streams.index(stream))) for stream in streams}
 
@@ -82,7 +82,7 @@ class Places:
 class RowStore(Chunks):
     """Holds the rows of the first of some ``streams``."""
 
-    def __init__(self, streams: tuple[Side, ...], schema: pa.Schema, first: int = 0) -> None:
+    def __init__(self, streams: tuple[StreamName, ...], schema: pa.Schema, first: int = 0) -> None:
         super().__init__(first, fan_in=FAN_IN)
         self.schema = schema
         self._streams = streams
@@ -121,13 +121,13 @@ class RowStore(Chunks):
 
 
 def chunk_of(
-    streams: tuple[Side, ...], first: int, rows: pa.RecordBatch, counts: Counts | None, place: Extent
+    streams: tuple[StreamName, ...], first: int, rows: pa.RecordBatch, counts: Counts | None, place: Extent
 ) -> Chunk:
     """Return rows of the first of some streams as a chunk."""
     return Chunk(first, rows, None if counts is None else tuple(counts[stream] for stream in streams), place)
 
 
-def keys_of(stream: Side, pair: PairPlan, axis: int) -> Callable[[Chunk], Int64s]:
+def keys_of(stream: StreamName, pair: PairPlan, axis: int) -> Callable[[Chunk], Int64s]:
     """Return what finds the keys of a stream's chunk on an axis of a pair."""
     plan, name = pair.plan, (pair.other(stream), axis)
 

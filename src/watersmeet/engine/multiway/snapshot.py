@@ -27,7 +27,7 @@ from watersmeet.engine.saved_state import (
     write_stream,
 )
 from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.streams import check_names
 from watersmeet.spec.window import CountWindows, TimeWindows, windows_of
@@ -51,7 +51,7 @@ class Saved:
 
     plan: MultiPlan
     state: State
-    rows: dict[Side, list[SavedChunk]]
+    rows: dict[StreamName, list[SavedChunk]]
 
 
 def write_snapshot(saved: Saved) -> bytes:
@@ -88,10 +88,10 @@ def read_snapshot(blob: bytes) -> Saved:
         return Saved(plan, state, chunks)
 
 
-def _counted(streams: tuple[Side, ...]) -> dict[str, Side | None]:
+def _counted(streams: tuple[StreamName, ...]) -> dict[str, StreamName | None]:
     """Return the names of the hidden columns, and the stream whose rows each counts."""
     return {BEFORE + stream: stream for stream in streams}
 
 
-def _in_order(counts: Counts | None, streams: tuple[Side, ...]) -> Counts:
+def _in_order(counts: Counts | None, streams: tuple[StreamName, ...]) -> Counts:
     return {} if counts is None else {stream: counts[stream] for stream in streams}

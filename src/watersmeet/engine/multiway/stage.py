@@ -14,10 +14,10 @@ once, by the one of its rows that entered last, no matter when a stage stores ro
 - *compute* and EBuf: a row expires only when no block, present or to come, can need it, so nothing is compared again;
 - OBuf: a stage stores all rows that entered before a block, and only then is probed with the block's partial results.
 
-A stage may be put together from *pieces*: chunks of rows with an index segment per neighbour that were made earlier.
+A stage may be built from *indexed chunks*: chunks of rows with an index segment per neighbour that were made earlier.
 
-Cost of a probe: the rows of a partial result's stream are looked for once each, however many partial results share
-them; memory is bounded, for results leave a stage in portions (:mod:`watersmeet.engine.multiway.portions`).
+Cost of a probe: each row of the probing stream probes once, although several partial results may share it. Memory is
+bounded, because partial results leave a stage in portions (:mod:`watersmeet.engine.multiway.portions`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from watersmeet.engine.multiway.partial import Expansion, Partials, distinct
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
 from watersmeet.engine.multiway.portions import in_portions, merged
 from watersmeet.engine.multiway.rows import Places, RowStore, chunk_of, keys_of
-from watersmeet.spec.expression import Column, Predicate, Side
+from watersmeet.spec.expression import Column, Predicate, StreamName
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.contract import Pairs
 from watersmeet.window.arrival import Counts
@@ -49,7 +49,7 @@ from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import Match, StreamWindow
 from watersmeet.window.verify import in_count_window, in_ranges, kept_pairs, truth
 
-__all__ = ["Piece", "Stage", "Stages", "Step"]
+__all__ = ["IndexedChunk", "Stage", "Stages", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ class Step:
     Two streams at a time come from the stash (see :mod:`watersmeet.engine.multiway.stash`).
     """
 
-    streams: tuple[Side, ...]
-    via: Side
+    streams: tuple[StreamName, ...]
+    via: StreamName
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class IndexedChunk:
     """Some rows of a stream as a stage holds them: themselves, and an index segment for each neighbour."""
 
     chunk: Chunk
-    segments: dict[Side, Segment]
+    segments: dict[StreamName, Segment]
 
 
 @dataclass(slots=True)
@@ -83,11 +83,11 @@ class Passage:
 class Stage:
     """One stream's window."""
 
-    def __init__(self, plan: MultiPlan, stream: Side, first: int = 0) -> None:
+    def __init__(self, plan: MultiPlan, stream: StreamName, first: int = 0) -> None:
         self.plan = plan
         self.stream = stream
         self.rows = self._store(first)
-        self.windows: dict[Side, StreamWindow] = {}
+        self.windows: dict[StreamName, StreamWindow] = {}
         for partner in plan.neighbours[stream]:
             pair = plan.pair(stream, partner)
             self.windows[partner] = StreamWindow(pair.plan, pair.side(stream))
@@ -100,13 +100,13 @@ class Stage:
         if len(block):
             self.rows.append(block.rows, block.counts, self._place(block))
 
-    def index(self, block: Block, stages: Mapping[Side, Stage]) -> None:
+    def index(self, block: Block, stages: Mapping[StreamName, Stage]) -> None:
         """Index a block's rows, so that probes find them; other ``stages`` are sampled when a segment is created."""
         for partner, window in self.windows.items():
             window.insert(block.batch(self.plan.pair(self.stream, partner)), stages[partner].windows[self.stream])
 
-    def piece(self, block: Block, stages: Mapping[Side, Stage]) -> Piece:
-        """Hold and index a block's rows (not none) as a piece of its own, and return that."""
+    def add_block(self, block: Block, stages: Mapping[StreamName, Stage]) -> IndexedChunk:
+        """Hold and index the rows of a block (at least one) as an indexed chunk, and return that."""
         streams, place = self.plan.streams_from(self.stream), self._place(block)
         chunk = chunk_of(streams, self.rows.end, block.rows, block.counts, place)
         self.rows.add(chunk)
@@ -114,21 +114,21 @@ class Stage:
         for partner, window in self.windows.items():
             batch = block.batch(self.plan.pair(self.stream, partner))
             segments[partner] = window.append(batch, stages[partner].windows[self.stream])
-        return Piece(chunk, segments)
+        return IndexedChunk(chunk, segments)
 
-    def add(self, piece: Piece) -> None:
-        """Take in a piece that was made earlier; pieces come in the order of their rows' numbers."""
-        self.rows.add(piece.chunk)
+    def add(self, indexed: IndexedChunk) -> None:
+        """Add an indexed chunk that was made earlier; they come in the order of their rows' numbers."""
+        self.rows.add(indexed.chunk)
         for partner, window in self.windows.items():
-            window.segments.append(piece.segments[partner])
+            window.segments.append(indexed.segments[partner])
 
-    def replace(self, pieces: Iterable[Piece]) -> None:
-        """Hold these pieces instead of those that were put together into them."""
+    def replace(self, chunks: Iterable[IndexedChunk]) -> None:
+        """Hold these indexed chunks instead of those that were merged into them."""
         self.rows = self._store(self.rows.end)
         for window in self.windows.values():
             window.segments.clear()
-        for piece in pieces:
-            self.add(piece)
+        for indexed in chunks:
+            self.add(indexed)
 
     def expire(self, before: int) -> list[Departed]:
         """Drop rows that lie before ``before``, a time or a number, in whole steps; return them."""
@@ -149,23 +149,23 @@ class Stage:
 class Stages:
     """The stages of all streams, and the steps through them."""
 
-    def __init__(self, plan: MultiPlan, firsts: Mapping[Side, int] | None = None) -> None:
+    def __init__(self, plan: MultiPlan, firsts: Mapping[StreamName, int] | None = None) -> None:
         self.plan = plan
-        self.of: dict[Side, Stage] = {
+        self.of: dict[StreamName, Stage] = {
             stream: Stage(plan, stream, 0 if firsts is None else firsts[stream]) for stream in plan.streams
         }
 
     # --- enter, store, expire ----------------------------------------------------------------------------------------
 
     def block(
-        self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
+        self, stream: StreamName, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
     ) -> Block:
         """Return rows as the next block; the caller lets a stage hold it before it asks for another."""
         limits = {other: stage.rows.end for other, stage in self.of.items()}
         return Block(stream, rows, counts, self.of[stream].rows.end, limits, times=times)
 
     def enter(
-        self, stream: Side, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
+        self, stream: StreamName, rows: pa.RecordBatch, counts: Counts | None = None, times: Int64s | None = None
     ) -> Block:
         """Let rows enter: they get numbers, and their stage holds them."""
         block = self.block(stream, rows, counts, times)
@@ -185,13 +185,13 @@ class Stages:
                 times = None if arrived.times is None else arrived.times[stream]
                 yield self.enter(stream, rows, counts, times)
 
-    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Drop what no row to come can meet; return what has left."""
         return expire({stream: [stage] for stream, stage in self.of.items()}, before)
 
     # --- a step ------------------------------------------------------------------------------------------------------
 
-    def start(self, block: Block, limits: Mapping[Side, int] | None = None) -> Partials:
+    def start(self, block: Block, limits: Mapping[StreamName, int] | None = None) -> Partials:
         """Return a block's rows as partial results; ``limits`` may be lower than the block's own."""
         return Partials(block, block.limits if limits is None else limits, {block.stream: block.numbers})
 
@@ -203,7 +203,7 @@ class Stages:
         enforced = [self.plan.pair(step.via, stream)]
         yield from self.extended(partials, matches, expansion, passage, new=step.streams, enforced=enforced)
 
-    def probing(self, partials: Partials, via: Side, partner: Side) -> tuple[KeyedBatch, Expansion | None]:
+    def probing(self, partials: Partials, via: StreamName, partner: StreamName) -> tuple[KeyedBatch, Expansion | None]:
         """Return the rows of ``via`` that probe, each once, and the partial results that share each of them."""
         pair = self.plan.pair(via, partner)
         if len(partials.numbers) == 1:
@@ -222,7 +222,7 @@ class Stages:
         expansion: Expansion | None,
         passage: Passage,
         *,
-        new: tuple[Side, ...],
+        new: tuple[StreamName, ...],
         enforced: list[PairPlan],
         accept: Callable[[list[Int64s]], Bools | None] | None = None,
     ) -> Iterator[Partials]:
@@ -261,7 +261,7 @@ class Stages:
             passage.found += len(found)
             yield found
 
-    def _live(self, stream: Side, numbers: Int64s, limits: Mapping[Side, int]) -> Bools | None:
+    def _live(self, stream: StreamName, numbers: Int64s, limits: Mapping[StreamName, int]) -> Bools | None:
         """Tell which rows entered before the block (*refine*) and are still held; None if all are."""
         first, limit = self.of[stream].rows.first, limits[stream]
         if len(numbers) == 0 or (int(numbers.min()) >= first and int(numbers.max()) < limit):
@@ -306,13 +306,13 @@ class Stages:
         return partials if found.count == len(partials) else partials.picked(found.row)
 
     def _satisfying(
-        self, partials: Partials, predicate: Predicate, streams: Mapping[Side, Side], schemas: Schemas
+        self, partials: Partials, predicate: Predicate, streams: Mapping[StreamName, StreamName], schemas: Schemas
     ) -> Partials:
         """Return the partial results that satisfy a predicate, whose sides are these ``streams``."""
-        places: dict[Side, Places] = {}
+        places: dict[StreamName, Places] = {}
 
         def gather(column: Column) -> pa.Array:
-            stream = streams[column.side]
+            stream = streams[column.stream]
             if stream not in places:
                 places[stream] = self.of[stream].rows.places(partials.numbers[stream])
             return places[stream].column(column.name)

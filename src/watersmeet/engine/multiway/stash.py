@@ -27,7 +27,7 @@ from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import StreamWindow
 
@@ -44,7 +44,7 @@ SEGMENTS: Final = 8
 class StashIndex:
     """An index of the pairs by one of their rows, that of ``member``, for rows of another stream."""
 
-    member: Side
+    member: StreamName
     pair: PairPlan
     window: StreamWindow
     border: Border
@@ -80,8 +80,8 @@ class StashIndex:
 class StashPlan:
     """The streams whose matches are stashed, and for each other stream the one that it probes (``members``)."""
 
-    streams: tuple[Side, Side]
-    members: dict[Side, Side]
+    streams: tuple[StreamName, StreamName]
+    members: dict[StreamName, StreamName]
 
 
 class Stash:
@@ -96,7 +96,7 @@ class Stash:
         stores = [stages.of[stream].rows for stream in plan.streams]
         after: Border = (stores[0].end, stores[1].end)
         begin: Border = (stores[0].first, stores[1].first) if is_filled else after
-        self.indexes: dict[Side, StashIndex] = {}
+        self.indexes: dict[StreamName, StashIndex] = {}
         for via, member in plan.members.items():
             pair = stages.plan.pair(member, via)
             self.indexes[via] = StashIndex(member, pair, StreamWindow(pair.plan, pair.side(member)), begin)
@@ -162,7 +162,7 @@ class Stash:
             accept=is_complete if self._has_rows_below(index.border) else None,
         )
 
-    def missing(self, via: Side) -> Border | None:
+    def missing(self, via: StreamName) -> Border | None:
         """Return the border below which pairs must be recomputed, or None if no such pair is left."""
         border = self.indexes[via].border
         return border if self._has_rows_below(border) else None
@@ -172,7 +172,7 @@ class Stash:
             self._stages.of[stream].rows.first < number for stream, number in zip(self.streams, border, strict=True)
         )
 
-    def expire(self, before: Mapping[Side, int | None]) -> None:
+    def expire(self, before: Mapping[StreamName, int | None]) -> None:
         """Drop pairs that no row to come can meet."""
         for index in self.indexes.values():
             place = before[index.member]

@@ -21,7 +21,7 @@ from watersmeet.engine.multiway.circular import Circular, Steps
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import Stash, StashPlan
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Strategy
 from watersmeet.window.expiry import Bounds, Departed
 
@@ -92,7 +92,7 @@ class Stashed(Circular):
         return super().pass_through(partials, step, passage)
 
     def note(self, partials: Partials, step: Step, passage: Passage) -> None:
-        """Take note of what a step has shown."""
+        """Record the match rates of a step."""
         super().note(partials, step, passage)
         if len(step.streams) > 1:
             self.hits += passage.found
@@ -102,7 +102,7 @@ class Stashed(Circular):
         if self.stash is not None:
             self._use(self.stash.plan)
 
-    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Drop what no row to come can meet; return what has left."""
         if self.stash is not None:
             self.stash.expire(before)

@@ -1,6 +1,6 @@
-"""Topologies: windows and cores put together so that every pair of rows meets once. The contract, and the five.
+"""Topologies: five ways to spread windows over cores so that every pair of rows meets once, and their contract.
 
-A new one is a module here, a line below, and a name in :mod:`watersmeet.spec.options`.
+A new one needs a module here, a line below, and a name in :mod:`watersmeet.spec.options`.
 """
 
 from typing import Final

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.numbering import numbers_of
+from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.window.batch import KeyedBatch
 
 __all__ = ["blocks_in_order_of_arrival", "blocks_of", "joined_blocks", "share_of"]

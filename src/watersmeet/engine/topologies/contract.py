@@ -25,7 +25,7 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expire
@@ -42,7 +42,7 @@ class Layout:
 
     plan: JoinPlan
     schema: pa.Schema
-    """The schema of the pairs; if rows are numbered, with the columns of :mod:`watersmeet.engine.numbering`."""
+    """The schema of the pairs; if rows are numbered, with the columns of :mod:`watersmeet.engine.row_numbers`."""
     cores: int = 1
     block_rows: int = 256
     """Rows in one message between threads."""
@@ -54,7 +54,7 @@ class Layout:
             return []
         return [self.table(probing.side, gather_probing(probing, matches), gather_stored(matches))]
 
-    def table(self, probing: Side, own: Columns, stored: Columns) -> pa.Table:
+    def table(self, probing: StreamName, own: Columns, stored: Columns) -> pa.Table:
         """Return pairs as a table from gathered columns; ``probing`` is the probing batch's side."""
         return table_of_pairs(probing, own, stored, self.schema)
 
@@ -73,7 +73,7 @@ class Topology(Protocol):
         """Join a slice; return the pairs found."""
         ...
 
-    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Drop rows that lie before these places, in whole steps; return the rows that have left."""
         return expire({side: self.windows(side) for side in before}, before)
 
@@ -81,11 +81,11 @@ class Topology(Protocol):
         """Return the pairs of stored rows that have not met yet: none, if rows meet when they arrive."""
         return []
 
-    def windows(self, side: Side) -> Sequence[StreamWindow]:
+    def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the windows of all cores that hold a side's rows."""
         ...
 
-    def save(self, side: Side) -> list[SavedSegment]:
+    def save(self, side: StreamName) -> list[SavedSegment]:
         """Return a side's rows, oldest segment first, so that they can expire in that order."""
         segments = [
             (segment.place.high, saved)
@@ -94,7 +94,7 @@ class Topology(Protocol):
         ]
         return [saved for _, saved in sorted(segments, key=lambda entry: entry[0])]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+    def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Store a segment of saved rows, which any topology may have saved."""
         ...
 

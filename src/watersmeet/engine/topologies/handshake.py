@@ -44,12 +44,12 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.numbering import numbers_of
+from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
 from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.engine.topologies.stretch import Stretch, extent_of_numbers, from_number
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed
 from watersmeet.window.plan import OTHER_SIDE
@@ -60,7 +60,7 @@ __all__ = ["Handshake"]
 
 
 UNACKNOWLEDGED: Final = 8
-LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
+LANE: Final[dict[StreamName, int]] = {"left": 0, "right": 1}
 """Left rows come in the lane from the left, right rows in the lane from the right."""
 
 
@@ -76,14 +76,14 @@ class Rows:
 class Acknowledgement:
     """The oldest block of ``side`` that was sent has arrived."""
 
-    side: Side
+    side: StreamName
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """Rows of ``side`` before ``before`` have expired; ``alive`` are left."""
 
-    side: Side
+    side: StreamName
     before: int
     alive: int
 
@@ -105,17 +105,17 @@ class HandshakeCore:
         self._layout = layout
         self._number = number
         self.weight = weight
-        self.segments: dict[Side, Stretch] = {side: Stretch(layout.plan, side) for side in OTHER_SIDE}
-        self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
+        self.stretches: dict[StreamName, Stretch] = {side: Stretch(layout.plan, side) for side in OTHER_SIDE}
+        self.next: dict[StreamName, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
         """For each stream the core that its rows move on to; None at the end."""
-        self._sent: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
-        self._share: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
-        self._expired: dict[Side, int | None] = dict.fromkeys(OTHER_SIDE)
-        self._alive: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._sent: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._share: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._expired: dict[StreamName, int | None] = dict.fromkeys(OTHER_SIDE)
+        self._alive: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
         self.restored_before = 0
         """Rows with smaller numbers were restored."""
         self.found: list[pa.Table] = []
-        self.departed: dict[Side, list[Departed]] = {side: [] for side in OTHER_SIDE}
+        self.departed: dict[StreamName, list[Departed]] = {side: [] for side in OTHER_SIDE}
         """Rows that have expired at the end of the chain."""
 
     def handle(self, _: int, message: Message) -> None:
@@ -135,58 +135,58 @@ class HandshakeCore:
     def _receive(self, blocks: tuple[KeyedBatch, ...], alive: int) -> None:
         batch = joined_blocks(blocks)
         assert batch is not None
-        side, other = batch.side, self.segments[OTHER_SIDE[batch.side]]
+        side, other = batch.side, self.stretches[OTHER_SIDE[batch.side]]
         self.count(side, alive)
         self._move_on(side, len(batch))  # before probing, so that the next core need not wait
         crossing = self._sent["left"] if side == "right" else 0
         self.found += self._layout.gather(batch, self.partners(batch, crossing))  # line 12
         for block in blocks:
-            self.segments[side].insert(block, self._share[side], other.newest)  # line 13
+            self.stretches[side].insert(block, self._share[side], other.newest)  # line 13
             self._send(OTHER_SIDE[side], Acknowledgement(side))  # line 14
 
     def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
         """Return the pairs of a batch with rows here that it has not met before."""
-        found = self.segments[OTHER_SIDE[batch.side]].probe(batch, passed_over)
+        found = self.stretches[OTHER_SIDE[batch.side]].probe(batch, passed_over)
         if extent_of_numbers(batch).high >= self.restored_before:
             return list(found)
         return list(from_number(found, self.restored_before))
 
-    def _acknowledged(self, side: Side) -> None:
+    def _acknowledged(self, side: StreamName) -> None:
         self._sent[side] -= 1
-        self.segments[side].drop_oldest()  # line 19
+        self.stretches[side].drop_oldest()  # line 19
 
-    def count(self, side: Side, alive: int) -> None:
+    def count(self, side: StreamName, alive: int) -> None:
         """Set the number of rows in a stream's window, from which this core's share follows."""
         self._alive[side] = alive
         self._share[side] = int(alive * self.weight)
 
-    def _move_on(self, side: Side, arriving: int = 0) -> None:
+    def _move_on(self, side: StreamName, arriving: int = 0) -> None:
         """Send the oldest blocks that are too many, or at the end of the chain drop those that have expired.
 
         ``arriving`` rows will be stored next.
         """
-        segment = self.segments[side]
+        stretch = self.stretches[side]
         if self.next[side] is None:
             before = self._expired[side]
-            while before is not None and segment.blocks and segment.blocks[0].place().high < before:
-                block = segment.drop_oldest()
+            while before is not None and stretch.blocks and stretch.blocks[0].place().high < before:
+                block = stretch.drop_oldest()
                 numbers = None if block.arrival is None else block.arrival.sequence
                 self.departed[side].append(Departed(block.rows, numbers))
             return
-        unsent = segment.rows + arriving - sum(len(segment.blocks[at]) for at in range(self._sent[side]))
+        unsent = stretch.rows + arriving - sum(len(stretch.blocks[at]) for at in range(self._sent[side]))
         while unsent > self._share[side] and self._sent[side] < UNACKNOWLEDGED:  # lines 23 to 26
-            if self._sent[side] == len(segment.blocks):
+            if self._sent[side] == len(stretch.blocks):
                 return  # more rows are arriving than should be here
-            block = segment.blocks[self._sent[side]]
+            block = stretch.blocks[self._sent[side]]
             unsent -= len(block)
             self._forward(side, block)
 
-    def _forward(self, side: Side, block: KeyedBatch) -> None:
+    def _forward(self, side: StreamName, block: KeyedBatch) -> None:
         """Send a block, which stays here until it is acknowledged."""
         self._sent[side] += 1
         self._send(side, Rows((block,), self._alive[side]))
 
-    def _send(self, direction: Side, message: Message) -> None:
+    def _send(self, direction: StreamName, message: Message) -> None:
         """Send a message in the direction of a stream; at the end of the chain nothing is sent."""
         neighbour = self.next[direction]
         if neighbour is not None:
@@ -211,9 +211,9 @@ class Handshake(Topology):
         for number, core in enumerate(self._cores):
             core.next["left"] = inboxes[number + 1] if number + 1 < layout.cores else None
             core.next["right"] = inboxes[number - 1] if number else None
-        self._entry: dict[Side, Inbox[Message]] = {"left": inboxes[0], "right": inboxes[-1]}
-        self._alive: dict[Side, _Alive] = {side: _Alive() for side in OTHER_SIDE}
-        self._loaded: dict[Side, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
+        self._entry: dict[StreamName, Inbox[Message]] = {"left": inboxes[0], "right": inboxes[-1]}
+        self._alive: dict[StreamName, _Alive] = {side: _Alive() for side in OTHER_SIDE}
+        self._loaded: dict[StreamName, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Let the blocks of both streams enter at their ends, and wait until nothing moves."""
@@ -229,7 +229,7 @@ class Handshake(Topology):
             self._crew.wait_until_quiet()
         return self._handed_over()
 
-    def expire(self, before: Bounds) -> dict[Side, list[Departed]]:
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Tell all cores what has expired; rows leave at the end of the chain. Pairs of rows that move are kept."""
         self._place_loaded()
         told = False
@@ -240,7 +240,7 @@ class Handshake(Topology):
                 told = True
         if told:
             self._crew.wait_until_quiet()
-        departed: dict[Side, list[Departed]] = {side: [] for side in before}
+        departed: dict[StreamName, list[Departed]] = {side: [] for side in before}
         for core in self._cores:
             for side, left in core.departed.items():
                 departed[side] += left
@@ -262,26 +262,26 @@ class Handshake(Topology):
         owed = [table for core in self._cores for table in core.found]
         for number, core in enumerate(self._cores):
             for further in self._cores[number + 1 :]:
-                for block in core.segments["left"].blocks:
+                for block in core.stretches["left"].blocks:
                     owed += self._layout.gather(block, further.partners(block))
         return owed
 
-    def windows(self, side: Side) -> Sequence[StreamWindow]:
+    def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the windows that index a side's rows on all cores."""
         self._place_loaded()
-        return [piece for core in self._cores for piece in core.segments[side].pieces]
+        return [window for core in self._cores for window in core.stretches[side].windows]
 
-    def save(self, side: Side) -> list[SavedSegment]:
+    def save(self, side: StreamName) -> list[SavedSegment]:
         """Return a side's rows, those nearest to the end of the chain first."""
         self._place_loaded()
-        blocks = [block for core in self._way_back(side) for block in core.segments[side].blocks]
+        blocks = [block for core in self._way_back(side) for block in core.stretches[side].blocks]
         return [(block.rows, None if block.arrival is None else block.arrival.sequence) for block in blocks]
 
-    def _way_back(self, side: Side) -> Sequence[HandshakeCore]:
+    def _way_back(self, side: StreamName) -> Sequence[HandshakeCore]:
         """Return the cores from the end where a stream leaves to where it enters: those of its oldest rows first."""
         return self._cores[::-1] if side == "left" else self._cores
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+    def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Keep saved rows; they are spread over the chain when all have been loaded."""
         self._loaded[side].append((rows, sequence))
 
@@ -294,16 +294,16 @@ class Handshake(Topology):
             way = list(self._way_back(side))
             for block in blocks_of(whole, self._layout.block_rows):
                 share = int(len(whole) * way[0].weight)
-                if len(way) > 1 and way[0].segments[side].rows + len(block) > share:
+                if len(way) > 1 and way[0].stretches[side].rows + len(block) > share:
                     way.pop(0)
-                way[0].segments[side].insert(block, share, None)
+                way[0].stretches[side].insert(block, share, None)
                 self._alive[side].enter(block)
             for core in self._cores:
                 core.count(side, len(whole))
                 core.restored_before = max(core.restored_before, extent_of_numbers(whole).high + 1)
             saved.clear()
 
-    def _in_order(self, side: Side, saved: list[SavedSegment]) -> KeyedBatch:
+    def _in_order(self, side: StreamName, saved: list[SavedSegment]) -> KeyedBatch:
         """Return saved rows as one batch, in the order of their numbers."""
         rows = pa.concat_batches([segment for segment, _ in saved])
         order = np.argsort(numbers_of(rows), kind="stable")

@@ -29,7 +29,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, share_of
 from watersmeet.engine.topologies.contract import Layout, Topology
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -39,7 +39,7 @@ __all__ = ["LowLatencyHandshake"]
 
 EPOCH_BLOCKS: Final = 64
 """Blocks of each stream that may be fresh at a time."""
-LANE: Final[dict[Side, int]] = {"left": 0, "right": 1}
+LANE: Final[dict[StreamName, int]] = {"left": 0, "right": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class LowLatencyCore:
     def __init__(self, layout: Layout, number: int) -> None:
         self._layout = layout
         self._number = number
-        self.windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
-        self.next: dict[Side, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
+        self.windows: dict[StreamName, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        self.next: dict[StreamName, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
         self.found: list[pa.Table] = []
         self._begin_epoch()
 
@@ -142,7 +142,7 @@ class LowLatencyHandshake(Topology):
         for number, core in enumerate(self._cores):
             core.next["left"] = self._inboxes[number + 1] if number + 1 < layout.cores else None
             core.next["right"] = self._inboxes[number - 1] if number else None
-        self._counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._counted: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Send the blocks of both streams through the chain, an epoch at a time."""
@@ -167,11 +167,11 @@ class LowLatencyHandshake(Topology):
             inbox.put_at_once(message)
         self._crew.wait_until_quiet()
 
-    def windows(self, side: Side) -> Sequence[StreamWindow]:
+    def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return all cores' windows of a side."""
         return [core.windows[side] for core in self._cores]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+    def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Store saved rows at their homes."""
         arrival = None if sequence is None else Arrival(sequence, sequence)
         saved = KeyedBatch(self._layout.plan, side, rows, arrival)

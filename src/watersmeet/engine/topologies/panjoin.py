@@ -72,7 +72,7 @@ class _Command:
 
 
 @dataclass(eq=False, slots=True)
-class _Stretch:
+class _Share:
     """A stretch of a batch's probes, and the pairs that they find: first as row numbers, then as columns."""
 
     window: StreamWindow
@@ -161,7 +161,7 @@ class PanJoin(WholeWindows):
         return [table for some in stretches for stretch in some for table in stretch.pairs(self._layout)]
 
     def _commands(
-        self, left: KeyedBatch, right: KeyedBatch, left_stretches: list[_Stretch], right_stretches: list[_Stretch]
+        self, left: KeyedBatch, right: KeyedBatch, left_stretches: list[_Share], right_stretches: list[_Share]
     ) -> list[_Command]:
         """Return the commands for a push; the module's header explains which commands wait for others.
 
@@ -198,14 +198,14 @@ class PanJoin(WholeWindows):
         if own:
             batch.sorted(own[-1].choice.order)
 
-    def _cut(self, batch: KeyedBatch, most: int) -> list[_Stretch]:
+    def _cut(self, batch: KeyedBatch, most: int) -> list[_Share]:
         """Cut a batch's probes into at most ``most`` stretches, or into more if they are long scans."""
         window = self._windows[OTHER_SIDE[batch.side]]
         count = max(1, min(most, len(batch) // self._least_stretch))
         cores = self._layout.cores
         if self._scans and cores > 1:
             count = max(count, min(SCANS_PER_CORE * cores, len(batch), len(batch) * window.rows // LONG_SCAN))
-        return [_Stretch(window, batch.portion(number, count)) for number in range(count)]
+        return [_Share(window, batch.portion(number, count)) for number in range(count)]
 
     def _process(self, commands: list[_Command], at_once: int, rows: int) -> None:
         """Give the commands for ``rows`` rows to workers, take part, and wait (steps 3 and 4)."""

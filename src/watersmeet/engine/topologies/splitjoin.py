@@ -30,11 +30,11 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.numbering import pair_numbers
+from watersmeet.engine.row_numbers import pair_numbers
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_in_order_of_arrival, blocks_of, joined_blocks, share_of
 from watersmeet.engine.topologies.contract import Layout, Topology
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import StreamWindow
@@ -80,10 +80,10 @@ class JoinCore:
 
     def __init__(self, layout: Layout, number: int, punctuation: Punctuation | None) -> None:
         self.number = number
-        self.windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        self.windows: dict[StreamName, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
         self._layout = layout
         self._punctuation = punctuation
-        self._counted: dict[Side, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._counted: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
         self._found: list[pa.Table] = []
         self._marked: dict[int, Marked] = {}
 
@@ -177,11 +177,11 @@ class SplitJoin(Topology):
         parts = ([results[place] for results in found if place in results] for place in range(1, blocks + 1))
         return [merge_marked(results).pairs for results in parts if results]
 
-    def windows(self, side: Side) -> Sequence[StreamWindow]:
+    def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return all cores' windows of a side."""
         return [core.windows[side] for core in self._cores]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+    def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Spread saved rows over the cores."""
         arrival = None if sequence is None else Arrival(sequence, sequence)
         for core in self._cores:
@@ -198,7 +198,7 @@ def _distribute(children: list[Inbox[_Block]], _: int, block: _Block) -> None:
         child.put(block)
 
 
-def _punctuate(pairs: pa.Table, probing: Side, stars: Punctuation) -> Marked:
+def _punctuate(pairs: pa.Table, probing: StreamName, stars: Punctuation) -> Marked:
     """Mark results with their stars."""
     numbers = pair_numbers(pairs)
     outer = numbers[probing] // stars.rows

@@ -1,8 +1,8 @@
-"""A stretch of one stream: its rows on one core of handshake join's chain, coming in at one end and going at the other.
+"""A stretch of one stream: its rows on one core of the chain of handshake join.
 
-Rows come and go in blocks. They are indexed by windows of a few blocks each, *pieces*, so that an insertion costs
-little and a probe finds few pieces. A block that has left is at once no longer found, though its index goes only with
-all others of its piece: what the oldest piece finds is filtered by the rows' numbers.
+Rows enter at one end and leave at the other, in blocks. Windows of a few blocks each index them, so that an insertion
+costs little and a probe meets few windows. Probes no longer find a block that has left, although its window is dropped
+only with all its blocks: pairs that the oldest window finds are filtered by the rows' numbers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from watersmeet.engine.numbering import numbers_of
-from watersmeet.spec.expression import Side
+from watersmeet.engine.row_numbers import numbers_of
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.payload import Extent
 from watersmeet.window.plan import JoinPlan
@@ -20,33 +20,33 @@ from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["Stretch", "extent_of_numbers", "from_number"]
 
-PIECES_PER_STRETCH: Final = 4
-SMALLEST_PIECE: Final = 1 << 10
+WINDOWS_PER_STRETCH: Final = 4
+SMALLEST_WINDOW: Final = 1 << 10
 
 
 class Stretch:
     """Blocks in their order, and the windows that index them."""
 
-    def __init__(self, plan: JoinPlan, side: Side) -> None:
+    def __init__(self, plan: JoinPlan, side: StreamName) -> None:
         self._plan = plan
-        self._side: Side = side
+        self._side: StreamName = side
         self.blocks: deque[KeyedBatch] = deque()
-        self.pieces: deque[StreamWindow] = deque()
-        self._extents: deque[Extent] = deque()  # numbers of the rows of each piece
-        self._piece_rows = 0
+        self.windows: deque[StreamWindow] = deque()
+        self._extents: deque[Extent] = deque()  # numbers of the rows of each window
+        self._newest_rows = 0
         self.rows = 0
 
     def insert(self, block: KeyedBatch, share: int, other: StreamWindow | None) -> None:
         """Add a block behind the others; ``share`` is the number of rows that should be here."""
-        if not self.pieces or self._piece_rows >= max(SMALLEST_PIECE, share // PIECES_PER_STRETCH):
-            if self.pieces and self.pieces[-1].segments:
-                self.pieces[-1].segments[-1].seal()
-            self.pieces.append(StreamWindow(self._plan, self._side))
+        if not self.windows or self._newest_rows >= max(SMALLEST_WINDOW, share // WINDOWS_PER_STRETCH):
+            if self.windows and self.windows[-1].segments:
+                self.windows[-1].segments[-1].seal()
+            self.windows.append(StreamWindow(self._plan, self._side))
             self._extents.append(Extent())
-            self._piece_rows = 0
-        self.pieces[-1].insert(block, other)
+            self._newest_rows = 0
+        self.windows[-1].insert(block, other)
         self._extents[-1].include(extent_of_numbers(block))
-        self._piece_rows += len(block)
+        self._newest_rows += len(block)
         self.blocks.append(block)
         self.rows += len(block)
 
@@ -55,10 +55,10 @@ class Stretch:
         if passed_over == len(self.blocks):
             return
         first = extent_of_numbers(self.blocks[passed_over]).low
-        for piece, numbers in zip(self.pieces, self._extents, strict=True):
+        for window, numbers in zip(self.windows, self._extents, strict=True):
             if numbers.high < first:
                 continue
-            found = piece.probe(batch)
+            found = window.probe(batch)
             yield from found if numbers.low >= first else from_number(found, first)
 
     def drop_oldest(self) -> KeyedBatch:
@@ -66,15 +66,15 @@ class Stretch:
         block = self.blocks.popleft()
         self.rows -= len(block)
         first = extent_of_numbers(self.blocks[0]).low if self.blocks else None
-        while self.pieces and (first is None or self._extents[0].high < first):
-            self.pieces.popleft()
+        while self.windows and (first is None or self._extents[0].high < first):
+            self.windows.popleft()
             self._extents.popleft()
         return block
 
     @property
     def newest(self) -> StreamWindow | None:
         """The window of the newest rows."""
-        return self.pieces[-1] if self.pieces else None
+        return self.windows[-1] if self.windows else None
 
 
 def extent_of_numbers(block: KeyedBatch) -> Extent:

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.numbering import numbers_of
 from watersmeet.engine.result import pairs_at_once
+from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.engine.topologies.contract import Layout, Topology
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -42,13 +42,13 @@ class WholeWindows(Topology):
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._windows: dict[Side, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        self._windows: dict[StreamName, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
 
-    def windows(self, side: Side) -> Sequence[StreamWindow]:
+    def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the one window of a side."""
         return [self._windows[side]]
 
-    def load(self, side: Side, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
+    def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
         self._windows[side].load(rows, sequence)
 

@@ -15,7 +15,7 @@ from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spark.tables import Tables
-from watersmeet.spec.expression import Predicate, Side
+from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options
 from watersmeet.spec.streams import check_names, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
@@ -24,13 +24,13 @@ __all__ = ["multijoin"]
 
 
 def multijoin(
-    streams: Mapping[Side, DataFrame],
+    streams: Mapping[StreamName, DataFrame],
     on: Predicate | str,
     window: Window | Windows,
     *,
     strategy: Strategy = "auto",
     routing: MultiRoutingName = "auto",
-    largest: Side | None = None,
+    largest: StreamName | None = None,
     structure: Structure = "auto",
     cores: int | None = None,
     late: Late = "drop",

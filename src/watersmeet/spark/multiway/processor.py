@@ -22,22 +22,22 @@ from watersmeet.engine.multiway.rows import RowStore
 from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.engine.result import pairs_at_once
-from watersmeet.spark.core import Core, row_bytes
+from watersmeet.spark.core_processor import CoreProcessor, row_bytes
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
-from watersmeet.spark.multiway.pieces import Pieces
+from watersmeet.spark.multiway.stage_runs import StageRuns
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Strategy
 
 __all__ = ["MultiJoinProcessor", "StrategyOptions"]
 
-Runs = tuple[str, ...]
+RunKeys = tuple[str, ...]
 
-_remembered: Remembered[Runs, Circular] = Remembered()
+_remembered: Remembered[RunKeys, Circular] = Remembered()
 """Strategies with their stages, by the keys of the runs that these are made of."""
 
 
@@ -49,7 +49,7 @@ class StrategyOptions:
     stash_rows: int
 
 
-class MultiJoinProcessor(Core):
+class MultiJoinProcessor(CoreProcessor):
     """Joins the envelopes of one core."""
 
     def __init__(
@@ -58,15 +58,15 @@ class MultiJoinProcessor(Core):
         super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._options = options
-        self._merged: set[Side] = set()
+        self._merged: set[StreamName] = set()
         self._strategy: Circular | None = None
 
-    def open(self, store: RunStore, cache: RunCache | None) -> Pieces:
+    def open(self, store: RunStore, cache: RunCache | None) -> StageRuns:
         """Return the join's decoded runs."""
-        self._pieces = Pieces(self._plan, store, cache)
-        return self._pieces
+        self._stage_runs = StageRuns(self._plan, store, cache)
+        return self._stage_runs
 
-    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield the results of a micro-batch."""
         strategy = self._strategy = self._recalled(manifest, found)
         stages = strategy.stages
@@ -74,18 +74,18 @@ class MultiJoinProcessor(Core):
             if new.rows.num_rows == 0:
                 continue
             block = stages.block(stream, new.rows, new.counts, new.times)
-            manifest.runs[stream].append(self._pieces.add(block, stages, manifest.next(stream, self.live.newest)))
+            manifest.runs[stream].append(self._stage_runs.add(block, stages, manifest.next(stream, self.live.newest)))
             step = pairs_at_once(sum(map(_row_bytes, stages.of.values())))
             for partials in strategy.join(block):
                 for begin in range(0, len(partials), step):
                     yield stages.gather(partials.extended(slice(begin, begin + step), {}))
             strategy.count(block)
 
-    def merge(self, stream: Side, runs: list[Run]) -> Run:
+    def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a stream."""
         assert self._strategy is not None, "runs are merged after a join"
         self._merged.add(stream)
-        return self._pieces.merge(stream, runs, self._strategy.stages)
+        return self._stage_runs.merge(stream, runs, self._strategy.stages)
 
     def expired(self, runs: list[Run], before: int) -> list[Run]:
         """Return the oldest runs whose rows have all expired, so that the numbers of the others have no gap."""
@@ -95,21 +95,21 @@ class MultiJoinProcessor(Core):
         """Use the stages if this worker remembers them; otherwise none are needed."""
         self._strategy = _remembered.pop(_keys(manifest))
 
-    def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
+    def settled(self, manifest: Manifest, before: Mapping[StreamName, int]) -> None:
         """Update the stages to the runs that the manifest lists, and remember them."""
         if self._strategy is None:  # nothing was joined, and this worker does not remember the stages
             return
         self._strategy.expire(before)
         for stream in self._merged:
-            pieces = [self._pieces.find(stream, run, Found()) for run in manifest.runs[stream]]
-            self._strategy.stages.of[stream].replace(pieces)
+            chunks = [self._stage_runs.find(stream, run, Found()) for run in manifest.runs[stream]]
+            self._strategy.stages.of[stream].replace(chunks)
         self._merged.clear()
         _remembered.put(_keys(manifest), self._strategy, _nbytes(self._strategy))
 
     def _recalled(self, manifest: Manifest, found: Found) -> Circular:
         """Return the strategy that joined the last micro-batch, if its stages are still valid, or a new one."""
         known = _remembered.pop(_keys(manifest))
-        stages = self._pieces.stages(manifest.runs, found)
+        stages = self._stage_runs.stages(manifest.runs, found)
         if known is not None and all(
             _are_the_same(stage.rows, known.stages.of[stream].rows) for stream, stage in stages.of.items()
         ):
@@ -132,5 +132,5 @@ def _nbytes(strategy: Circular) -> int:
     return sum(stage.nbytes for stage in strategy.stages.of.values()) + (0 if stash is None else stash.nbytes)
 
 
-def _keys(manifest: Manifest) -> Runs:
+def _keys(manifest: Manifest) -> RunKeys:
     return manifest.join, *(run.key for runs in manifest.runs.values() for run in runs)

@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Buckets, Route, place_left
-from watersmeet.columns.keys import axis_keys, group_keys
+from watersmeet.columns.keys import axis_keys, combine_keys
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.spark.earlier import text_of
 from watersmeet.spark.multiway.spots import Spot, Spots, connections, stream_of, width_of
 from watersmeet.spark.routing.buckets import find_buckets, is_bucketable
 from watersmeet.spark.routing.contract import Grouped, Routing, axis_to_json, pick
 from watersmeet.spec.errors import SpecificationError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.normal import Axis
 
 __all__ = ["MULTI_ROUTINGS", "MultiRoutingName", "choose_multi_routing"]
@@ -42,7 +42,7 @@ class _ByOneKey(Grouped[MultiPlan]):
 
     spots: Spots
 
-    def axis(self, stream: Side) -> tuple[Spot, Axis]:
+    def axis(self, stream: StreamName) -> tuple[Spot, Axis]:
         """Return a stream's spot, and the axis that it names."""
         spot = dict(self.spots)[stream]
         return spot, self.plan.pair(*spot.pair).plan.axes[spot.axis]
@@ -56,19 +56,19 @@ class MultiHash(_ByOneKey):
     needs: ClassVar[str] = "equalities that connect a column of every stream"
 
     @classmethod
-    def of(cls, plan: MultiPlan, cores: int, largest: Side) -> Self | None:  # noqa: ARG003 -- no stream is replicated
+    def of(cls, plan: MultiPlan, cores: int, largest: StreamName) -> Self | None:  # noqa: ARG003 -- no stream is replicated
         """Return the routing of a join; None where no equalities connect all streams."""
         return next((cls(cores, plan, spots) for _, spots in connections(plan, lambda axis: axis.is_equality)), None)
 
-    def has_one_place(self, stream: Side) -> bool:
+    def has_one_place(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the first stream do."""
         return stream == self.plan.streams[0]
 
-    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+    def buckets(self, stream: StreamName, rows: pa.RecordBatch) -> Buckets:
         """Return the key of each row."""
         spot, axis = self.axis(stream)
         pair = self.plan.pair(*spot.pair)
-        key = group_keys([axis_keys(axis, pair.side(stream), rows, pair.plan.schemas)])
+        key = combine_keys([axis_keys(axis, pair.side(stream), rows, pair.plan.schemas)])
         return Buckets(lambda _: (key, key))
 
     def to_json(self) -> Any:  # noqa: ANN401
@@ -88,21 +88,21 @@ class MultiBucket(_ByOneKey):
     needs: ClassVar[str] = "bands that connect a column of every stream"
     has_buckets: ClassVar[bool] = True
 
-    centre: Side
+    centre: StreamName
     """The stream whose rows go to one core each."""
 
     @classmethod
-    def of(cls, plan: MultiPlan, cores: int, largest: Side) -> Self | None:  # noqa: ARG003
+    def of(cls, plan: MultiPlan, cores: int, largest: StreamName) -> Self | None:  # noqa: ARG003
         """Return the routing whose centre is the nearest to all others; None where no bands connect all streams."""
         found = connections(plan, is_bucketable)
         best = min(found, key=lambda option: sum(width_of(spot) for _, spot in option[1]), default=None)
         return None if best is None else cls(cores, plan, best[1], stream_of(best[0]))
 
-    def has_one_place(self, stream: Side) -> bool:
+    def has_one_place(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the centre do."""
         return stream == self.centre
 
-    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+    def buckets(self, stream: StreamName, rows: pa.RecordBatch) -> Buckets:
         """Return the buckets that the centre's value can lie in, as far as it may lie from each row's."""
         spot, axis = self.axis(stream)
         pair = self.plan.pair(*spot.pair)
@@ -126,17 +126,17 @@ class Replicate(Routing[MultiPlan]):
     name: ClassVar[str] = "replicate"
     needs: ClassVar[str] = "nothing"
 
-    centre: Side
+    centre: StreamName
     """The stream that is spread."""
 
     @classmethod
-    def of(cls, plan: MultiPlan, cores: int, largest: Side) -> Self:
+    def of(cls, plan: MultiPlan, cores: int, largest: StreamName) -> Self:
         """Return the routing of a join that spreads its ``largest`` stream."""
         return cls(cores, plan, largest)
 
     def route(
         self,
-        stream: Side,
+        stream: StreamName,
         rows: pa.RecordBatch,
         first: int,
         table: RoutingTable,
@@ -164,7 +164,7 @@ MULTI_ROUTINGS: Final[tuple[type[MultiHash | MultiBucket | Replicate], ...]] = (
 
 
 def choose_multi_routing(
-    wanted: MultiRoutingName, plan: MultiPlan, cores: int, largest: Side | None = None
+    wanted: MultiRoutingName, plan: MultiPlan, cores: int, largest: StreamName | None = None
 ) -> Routing[MultiPlan]:
     """Return the first routing that applies, or the one asked for if it does."""
     if largest is not None and largest not in plan.schemas:
@@ -187,7 +187,7 @@ def _spots_to_json(routing: _ByOneKey) -> Any:  # noqa: ANN401
     }
 
 
-def _earlier_text(name: str, cores: int, spots: Spots, centre: Side | None) -> str:
+def _earlier_text(name: str, cores: int, spots: Spots, centre: StreamName | None) -> str:
     known = (
         f"({stream!r}, {text_of('Spot', pair=spot.pair, axis=spot.axis, reach=spot.reach)})" for stream, spot in spots
     )

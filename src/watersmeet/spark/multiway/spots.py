@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
 from watersmeet.spark.routing.buckets import HERE, Reach, is_bucketable, reach_of
-from watersmeet.spec.expression import Column, Expression, Side, sides_of, with_columns
+from watersmeet.spec.expression import Column, Expression, StreamName, streams_of, with_columns
 from watersmeet.spec.normal import Axis, KeyDomain
 
 __all__ = ["Spot", "Spots", "connections", "stream_of", "width_of"]
@@ -23,13 +23,13 @@ __all__ = ["Spot", "Spots", "connections", "stream_of", "width_of"]
 class Spot:
     """The axis by which a stream's rows are routed, which is one of the streams ``pair``."""
 
-    pair: tuple[Side, Side]
+    pair: tuple[StreamName, StreamName]
     axis: int
     reach: Reach = HERE
     """The lowest and the highest difference of the centre's value from the row's."""
 
 
-Spots = tuple[tuple[Side, Spot], ...]
+Spots = tuple[tuple[StreamName, Spot], ...]
 """The spot of every stream."""
 
 
@@ -37,7 +37,7 @@ Spots = tuple[tuple[Side, Spot], ...]
 class _Edge:
     """An axis between two streams: ``left - right`` lies in ``reach``."""
 
-    pair: tuple[Side, Side]
+    pair: tuple[StreamName, StreamName]
     axis: int
     left: Expression
     right: Expression
@@ -71,14 +71,14 @@ def _edges(plan: MultiPlan) -> Iterator[tuple[_Edge, Axis]]:
 
 def _of_stream(expression: Expression, pair: PairPlan) -> Expression:
     names = {"left": pair.left, "right": pair.right}
-    return with_columns(expression, lambda column: Column(names[column.side], column.name))
+    return with_columns(expression, lambda column: Column(names[column.stream], column.name))
 
 
-def _nearest(edges: list[_Edge], start: Expression) -> dict[Side, Spot]:
+def _nearest(edges: list[_Edge], start: Expression) -> dict[StreamName, Spot]:
     """Return the nearest spot of every stream that is connected with ``start``, by Dijkstra's algorithm."""
     first = next(edge for edge in edges if start in (edge.left, edge.right))
     waiting: dict[Expression, Spot] = {start: Spot(first.pair, first.axis)}
-    found: dict[Side, Spot] = {}
+    found: dict[StreamName, Spot] = {}
     done: set[Expression] = set()
     while waiting:
         node = min(waiting, key=lambda each: width_of(waiting[each]))
@@ -104,7 +104,7 @@ def width_of(spot: Spot) -> Fraction:
     return spot.reach[1] - spot.reach[0]
 
 
-def stream_of(expression: Expression) -> Side:
+def stream_of(expression: Expression) -> StreamName:
     """Return the stream that an expression of one stream reads."""
-    (stream,) = sides_of(expression)
+    (stream,) = streams_of(expression)
     return stream

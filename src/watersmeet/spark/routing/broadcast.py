@@ -12,7 +12,7 @@ from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.placement import Route
 from watersmeet.spark.earlier import text_of
 from watersmeet.spark.routing.contract import Routing
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.plan import JoinPlan
 
 __all__ = ["Broadcast"]
@@ -32,7 +32,7 @@ class Broadcast(Routing[JoinPlan]):
 
     def route(
         self,
-        stream: Side,
+        stream: StreamName,
         rows: pa.RecordBatch,
         first: int,
         table: RoutingTable,  # noqa: ARG002 -- no row goes by groups

@@ -15,7 +15,7 @@ from watersmeet.balance.placement import Buckets
 from watersmeet.spark.earlier import text_of
 from watersmeet.spark.routing.buckets import HERE, find_buckets, is_bucketable, reach_of
 from watersmeet.spark.routing.contract import Grouped, axis_to_json
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.plan import JoinPlan
 
 __all__ = ["Bucket"]
@@ -38,11 +38,11 @@ class Bucket(Grouped[JoinPlan]):
         bands = (number for number, axis in enumerate(plan.axes) if number != plan.time and is_bucketable(axis))
         return next((cls(cores, plan, number) for number in bands), None)
 
-    def has_one_place(self, stream: Side) -> bool:
+    def has_one_place(self, stream: StreamName) -> bool:
         """Tell whether each row of a side goes to one core alone: left rows do."""
         return stream == "left"
 
-    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+    def buckets(self, stream: StreamName, rows: pa.RecordBatch) -> Buckets:
         """Return the buckets that each row's band touches; of a left row its own."""
         axis = self.plan.axes[self.axis]
         low, high = reach_of(axis)

@@ -14,7 +14,7 @@ from watersmeet.balance.placement import Span
 from watersmeet.columns.keys import axis_keys, axis_values
 from watersmeet.columns.vectors import to_float
 from watersmeet.kernels.keys import shift_ranges
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 
@@ -49,7 +49,7 @@ def reach_of(axis: Axis) -> Reach:
 
 
 def find_buckets(
-    axis: Axis, side: Side, schemas: Schemas, rows: pa.RecordBatch, reach: Reach
+    axis: Axis, side: StreamName, schemas: Schemas, rows: pa.RecordBatch, reach: Reach
 ) -> Callable[[Fraction], Span]:
     """Return what finds, for any width of buckets, the first and the last one that a row is looked for by.
 

@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.balance.placement import Buckets, Route, place_left, place_right
-from watersmeet.columns.keys import axis_keys, group_keys
+from watersmeet.columns.keys import axis_keys, combine_keys
 from watersmeet.kernels.text import mix_hashes
 from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SpecificationError
-from watersmeet.spec.expression import Compare, Predicate, Side
+from watersmeet.spec.expression import Compare, Predicate, StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.saved_form import predicate_to_json
 from watersmeet.window.streams import Streams
@@ -58,7 +58,7 @@ class Routing(ABC, Generic[Plan_co]):
 
     @abstractmethod
     def route(
-        self, stream: Side, rows: pa.RecordBatch, first: int, table: RoutingTable, *, counts: bool = False
+        self, stream: StreamName, rows: pa.RecordBatch, first: int, table: RoutingTable, *, counts: bool = False
     ) -> list[Route]:
         """Return for every core the rows of a stream that it gets.
 
@@ -74,17 +74,17 @@ class Routing(ABC, Generic[Plan_co]):
         """Return the text by which state of format 3 knows it (see :mod:`watersmeet.spark.earlier`), if it does."""
         return ""
 
-    def turns(self, stream: Side, rows: pa.RecordBatch, first: int) -> Int64s:
-        """Return numbers by which rows are shared out: of their values, so that a task run again shares out alike.
+    def turns(self, stream: StreamName, rows: pa.RecordBatch, first: int) -> Int64s:
+        """Return numbers by which rows are spread. They follow from the values, so a task run again gets the same.
 
-        Its rows may come in another order then. In a count window they come in that of their numbers, whatever
-        happens, and ``first`` counts those before.
+        Rows of such a task may come in another order. In a count window rows always come in the order of their
+        numbers, and ``first`` rows came before.
         """
         if self.plan.lateness is None:
             return first + np.arange(rows.num_rows)
         parts = self.plan.parts(stream)
         keys = [axis_keys(axis, side, rows, plan.schemas) for plan, side in parts for axis in plan.axes]
-        return np.asarray(mix_hashes(np.zeros(rows.num_rows, np.int64), group_keys(keys)))
+        return np.asarray(mix_hashes(np.zeros(rows.num_rows, np.int64), combine_keys(keys)))
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,15 @@ class Grouped(Routing[Plan_co]):
     has_groups: ClassVar[bool] = True
 
     @abstractmethod
-    def has_one_place(self, stream: Side) -> bool:
+    def has_one_place(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone. Of one stream it does: there results are found."""
 
     @abstractmethod
-    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+    def buckets(self, stream: StreamName, rows: pa.RecordBatch) -> Buckets:
         """Return the buckets, or keys, that rows are looked for by."""
 
     def route(
-        self, stream: Side, rows: pa.RecordBatch, first: int, table: RoutingTable, *, counts: bool = False
+        self, stream: StreamName, rows: pa.RecordBatch, first: int, table: RoutingTable, *, counts: bool = False
     ) -> list[Route]:
         """Return for every core the rows of a stream that it gets: by the routing table."""
         buckets = self.buckets(stream, rows)
@@ -145,7 +145,7 @@ class Router:
     """That of the micro-batch."""
     counts: bool
 
-    def __call__(self, stream: Side, rows: pa.RecordBatch, first: int) -> list[Route]:
+    def __call__(self, stream: StreamName, rows: pa.RecordBatch, first: int) -> list[Route]:
         """Return for every core the rows it gets; ``first`` counts the rows of the stream that came before."""
         return self.routing.route(stream, rows, first, self.table, counts=self.counts)
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from watersmeet.balance.placement import Buckets
-from watersmeet.columns.keys import axis_keys, group_keys
+from watersmeet.columns.keys import axis_keys, combine_keys
 from watersmeet.spark.earlier import text_of
 from watersmeet.spark.routing.contract import Grouped, axis_to_json
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.window.plan import JoinPlan
 
@@ -31,13 +31,13 @@ class Hash(Grouped[JoinPlan]):
         routing = cls(cores, plan)
         return routing if routing._axes() else None
 
-    def has_one_place(self, stream: Side) -> bool:
+    def has_one_place(self, stream: StreamName) -> bool:
         """Tell whether each row of a side goes to one core alone: left rows do."""
         return stream == "left"
 
-    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+    def buckets(self, stream: StreamName, rows: pa.RecordBatch) -> Buckets:
         """Return the key of each row."""
-        key = group_keys([axis_keys(axis, stream, rows, self.plan.schemas) for axis in self._axes()])
+        key = combine_keys([axis_keys(axis, stream, rows, self.plan.schemas) for axis in self._axes()])
         return Buckets(lambda _: (key, key))
 
     def to_json(self) -> Any:  # noqa: ANN401

@@ -11,11 +11,11 @@ from __future__ import annotations
 import gc
 from functools import cache
 
-__all__ = ["set_aside"]
+__all__ = ["freeze_once"]
 
 
 @cache
-def set_aside(task: str) -> None:  # noqa: ARG001 -- once for each kind of task
+def freeze_once(task: str) -> None:  # noqa: ARG001 -- once for each kind of task
     """Freeze all objects after the first task of this kind in this process."""
     gc.collect()
     gc.freeze()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.spark.narrow import narrow, widen
+from watersmeet.spark.compact_integers import narrow, widen
 
 INT64 = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 300), st.sampled_from([2**62, 2**62 + 2**32]))
 COLUMNS = st.lists(st.tuples(INT64, INT64, st.one_of(st.none(), INT64), st.floats(allow_nan=False), st.text()))

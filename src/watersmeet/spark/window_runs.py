@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Content, Found, Index, Runs
+from watersmeet.spark.runs import Content, DecodedRuns, Found, Index
 from watersmeet.spark.state import Origin, Run, RunStore
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import create
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.chunks import ChunkedRows
@@ -19,7 +19,7 @@ from watersmeet.window.plan import JoinPlan
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import StreamWindow
 
-__all__ = ["Segments", "segment_of"]
+__all__ = ["WindowRuns", "segment_of"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -29,46 +29,46 @@ WHOLE = ""
 """Name of the one index that a run has."""
 
 
-class Segments(Runs[Segment]):
+class WindowRuns(DecodedRuns[Segment]):
     """The decoded runs of one core of a join of two streams."""
 
     def __init__(self, plan: JoinPlan, store: RunStore, cache: RunCache | None) -> None:
         super().__init__(store, cache)
         self._plan = plan
 
-    def windows(self, runs: dict[Side, list[Run]], found: Found) -> dict[Side, StreamWindow]:
+    def windows(self, runs: dict[StreamName, list[Run]], found: Found) -> dict[StreamName, StreamWindow]:
         """Return the windows that consist of each side's runs."""
         windows = {side: StreamWindow(self._plan, side) for side in runs}
         for side, window in windows.items():
             window.segments.extend(self.find(side, run, found) for run in runs[side])
         return windows
 
-    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, made: Origin) -> Run:
+    def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, origin: Origin) -> Run:
         """Store a batch (not empty) as a run, and add it to its window."""
         segment = own.append(batch, other)
         numbers = {} if batch.arrival is None else {SEQUENCE: batch.arrival.sequence}
         index = Index(segment.choice, batch.entries(segment.choice.order, 0))
         content = Content(batch.rows, numbers, {WHOLE: index})
-        return self.keep(content, segment, segment.place, made)
+        return self.keep(content, segment, segment.place, origin)
 
-    def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
+    def merge(self, side: StreamName, runs: list[Run], other: StreamWindow) -> Run:
         """Merge runs into one of the next level, in their order."""
 
-        def add(segments: list[Segment], made: Origin) -> Run:
+        def add(segments: list[Segment], origin: Origin) -> Run:
             parts = [segment.save() for segment in segments]
             sequences = [sequence for _, sequence in parts if sequence is not None]
             sequence = np.concatenate(sequences) if sequences else None
             table = pa.Table.from_batches([rows for rows, _ in parts])
             batch = KeyedBatch(self._plan, side, one_batch(table), _arrival(sequence))
-            return self.add(batch, StreamWindow(self._plan, side), other, made)
+            return self.add(batch, StreamWindow(self._plan, side), other, origin)
 
         return self.merged(side, runs, add)
 
-    def schema(self, stream: Side) -> pa.Schema:
+    def schema(self, stream: StreamName) -> pa.Schema:
         """Return the schema of a side."""
         return self._plan.schemas[stream]
 
-    def made(self, stream: Side, run: Run, content: Content) -> Segment:
+    def decode(self, stream: StreamName, run: Run, content: Content) -> Segment:
         """Return the segment of a run."""
         arrival = _arrival(content.numbers.get(SEQUENCE))
         if content.indexes:

@@ -8,28 +8,28 @@ import pyarrow as pa
 from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import chunk_of
-from watersmeet.engine.multiway.stage import Piece, Stages
+from watersmeet.engine.multiway.stage import IndexedChunk, Stages
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Content, Found, Index, Runs
-from watersmeet.spark.segments import segment_of
+from watersmeet.spark.runs import Content, DecodedRuns, Found, Index
 from watersmeet.spark.state import Origin, Run, RunStore
-from watersmeet.spec.expression import Side
+from watersmeet.spark.window_runs import segment_of
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
 from watersmeet.window.segment import Segment
 
-__all__ = ["Pieces"]
+__all__ = ["StageRuns"]
 
 
-class Pieces(Runs[Piece]):
+class StageRuns(DecodedRuns[IndexedChunk]):
     """The decoded runs of one core of a join of many streams."""
 
     def __init__(self, plan: MultiPlan, store: RunStore, cache: RunCache | None) -> None:
         super().__init__(store, cache)
         self._plan = plan
 
-    def stages(self, runs: dict[Side, list[Run]], found: Found) -> Stages:
+    def stages(self, runs: dict[StreamName, list[Run]], found: Found) -> Stages:
         """Return the stages that consist of the streams' runs."""
         stages = Stages(self._plan, {stream: some[0].first if some else 0 for stream, some in runs.items()})
         for stream, some in runs.items():
@@ -37,43 +37,43 @@ class Pieces(Runs[Piece]):
                 stages.of[stream].add(self.find(stream, run, found))
         return stages
 
-    def add(self, block: Block, stages: Stages, made: Origin) -> Run:
+    def add(self, block: Block, stages: Stages, origin: Origin) -> Run:
         """Store a block (not empty) as a run, and add it to its stage."""
         stage = stages.of[block.stream]
-        piece = stage.piece(block, stages.of)
+        indexed = stage.add_block(block, stages.of)
         indexes = {
             partner: Index(segment.choice, self._entries(block, partner, segment))
-            for partner, segment in piece.segments.items()
+            for partner, segment in indexed.segments.items()
         }
         content = Content(block.rows, block.counts or {}, indexes)
-        return self.keep(content, piece, piece.chunk.place, made)
+        return self.keep(content, indexed, indexed.chunk.place, origin)
 
-    def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
+    def merge(self, stream: StreamName, runs: list[Run], stages: Stages) -> Run:
         """Merge runs into one of the next level; ``stages`` are sampled when its indexes are chosen."""
 
-        def add(pieces: list[Piece], made: Origin) -> Run:
-            rows = one_batch(pa.Table.from_batches([piece.chunk.rows for piece in pieces]))
+        def add(chunks: list[IndexedChunk], origin: Origin) -> Run:
+            rows = one_batch(pa.Table.from_batches([indexed.chunk.rows for indexed in chunks]))
             store = stages.of[stream].rows
-            counted = [counts for piece in pieces if (counts := store.counts(piece.chunk)) is not None]
+            counted = [counts for indexed in chunks if (counts := store.counts(indexed.chunk)) is not None]
             counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
-            alone = Stages(self._plan, dict.fromkeys(self._plan.streams, made.first))
+            alone = Stages(self._plan, dict.fromkeys(self._plan.streams, origin.first))
             for name, stage in stages.of.items():
                 if name != stream:
                     alone.of[name] = stage
-            return self.add(Block(stream, rows, counts, made.first, {}), alone, made)
+            return self.add(Block(stream, rows, counts, origin.first, {}), alone, origin)
 
         return self.merged(stream, runs, add)
 
-    def schema(self, stream: Side) -> pa.Schema:
+    def schema(self, stream: StreamName) -> pa.Schema:
         """Return the schema of a stream."""
         return self._plan.schemas[stream]
 
-    def made(self, stream: Side, run: Run, content: Content) -> Piece:
+    def decode(self, stream: StreamName, run: Run, content: Content) -> IndexedChunk:
         """Return a decoded run."""
         counts = dict(content.numbers) or None
         if not content.indexes:
             alone = Stages(self._plan, dict.fromkeys(self._plan.streams, run.first))
-            return alone.of[stream].piece(Block(stream, content.rows, counts, run.first, {}), alone.of)
+            return alone.of[stream].add_block(Block(stream, content.rows, counts, run.first, {}), alone.of)
         numbers = run.first + np.arange(run.rows)
         segments = {}
         for partner, index in content.indexes.items():
@@ -82,12 +82,12 @@ class Pieces(Runs[Piece]):
             segments[partner] = segment_of(index, rows, arrival_of(stream, partner, counts), run)
         place = Extent(run.low, run.high)
         chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
-        return Piece(chunk, segments)
+        return IndexedChunk(chunk, segments)
 
-    def nbytes(self, piece: Piece, *, is_mapped: bool) -> int:
+    def nbytes(self, indexed: IndexedChunk, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a decoded run takes."""
-        own = sum(segment.index.nbytes if is_mapped else segment.nbytes for segment in piece.segments.values())
-        return own if is_mapped else own + piece.chunk.nbytes
+        own = sum(segment.index.nbytes if is_mapped else segment.nbytes for segment in indexed.segments.values())
+        return own if is_mapped else own + indexed.chunk.nbytes
 
-    def _entries(self, block: Block, partner: Side, segment: Segment) -> Entries:
+    def _entries(self, block: Block, partner: StreamName, segment: Segment) -> Entries:
         return block.batch(self._plan.pair(block.stream, partner)).entries(segment.choice.order, 0)

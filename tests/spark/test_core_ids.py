@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.spark.cores import core_ids, partition_of
+from watersmeet.spark.core_ids import core_ids, partition_of
 
 
 @pytest.mark.parametrize(("key", "hashed"), [(0, 933211791), (1, -559580957)])

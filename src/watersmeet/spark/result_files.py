@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from watersmeet.spark.scratch import room_on_disk, scratch_folder
 
-__all__ = ["leave_pairs", "take_pairs"]
+__all__ = ["read_results", "write_results"]
 
 FOLDER: Final = "watersmeet-pairs"
 ABANDONED_SECONDS: Final = 3600.0
@@ -34,7 +34,7 @@ BATCH_BYTES: Final = 1 << 20
 """Results reach the JVM in batches of this size, which stay in the processor's cache."""
 
 
-def leave_pairs(pairs: pa.Table) -> str | None:
+def write_results(pairs: pa.Table) -> str | None:
     """Write results to a file and return its name, or None if there is no folder or no room."""
     folder = scratch_folder(FOLDER)
     if folder is None:
@@ -55,7 +55,7 @@ def leave_pairs(pairs: pa.Table) -> str | None:
     return name
 
 
-def take_pairs(name: str) -> pa.RecordBatchReader:
+def read_results(name: str) -> pa.RecordBatchReader:
     """Map the results in a file, and remove the file."""
     folder = scratch_folder(FOLDER)
     assert folder is not None, "the worker that wrote the file has one, and this one is on the same node"

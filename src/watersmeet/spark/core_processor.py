@@ -33,21 +33,21 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
-from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import Envelope, open_blob, together
-from watersmeet.spark.garbage import set_aside
+from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Found, Runs
+from watersmeet.spark.runs import DecodedRuns, Found
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
 from watersmeet.spec.errors import SnapshotError
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.window.admission import is_late, late_error, times_of
 from watersmeet.window.expiry import expired_before
 from watersmeet.window.streams import Streams
 
-__all__ = ["Core", "row_bytes"]
+__all__ = ["CoreProcessor", "row_bytes"]
 
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
@@ -73,10 +73,10 @@ class _Counts:
     """The generations that the routing tasks used."""
 
 
-class Core(StatefulProcessor):
+class CoreProcessor(StatefulProcessor):
     """Joins the envelopes of one core."""
 
-    runs: Runs[Any]
+    runs: DecodedRuns[Any]
     """The join's decoded runs; made by :meth:`open`."""
     live: Generations
     """The generations of the current micro-batch."""
@@ -90,15 +90,15 @@ class Core(StatefulProcessor):
         self._fail_on_late = fail_on_late
 
     @abstractmethod
-    def open(self, store: RunStore, cache: RunCache | None) -> Runs[Any]:
+    def open(self, store: RunStore, cache: RunCache | None) -> DecodedRuns[Any]:
         """Return the join's decoded runs."""
 
     @abstractmethod
-    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest as runs."""
 
     @abstractmethod
-    def merge(self, stream: Side, runs: list[Run]) -> Run:
+    def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a stream into one of the next level."""
 
     def expired(self, runs: list[Run], before: int) -> list[Run]:
@@ -108,7 +108,7 @@ class Core(StatefulProcessor):
     def rest(self, manifest: Manifest) -> None:
         """Begin a micro-batch without envelopes, in which runs only expire."""
 
-    def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
+    def settled(self, manifest: Manifest, before: Mapping[StreamName, int]) -> None:
         """End a micro-batch: the manifest is final, and no row before ``before`` can be met any more."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -163,7 +163,7 @@ class Core(StatefulProcessor):
             groups=self.groups.report(),
         )
         yield report_rows(report, "\n".join(self._decisions()) if core == KEEPER else None)
-        set_aside("join")
+        freeze_once("join")
 
     def handleExpiredTimer(  # noqa: N802 -- Spark's name
         self,
@@ -216,7 +216,7 @@ class Core(StatefulProcessor):
         more = len(reasons) - DECISIONS_SHOWN
         return [*reasons[:DECISIONS_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
-    def _newest_bytes(self, manifest: Manifest) -> dict[Side, int]:
+    def _newest_bytes(self, manifest: Manifest) -> dict[StreamName, int]:
         """Return how many bytes of each stream were stored by the newest generation."""
         return {
             stream: sum(run.nbytes for run in runs if run.generation == self.live.newest)
@@ -234,7 +234,7 @@ class Core(StatefulProcessor):
         milliseconds = timers.getCurrentWatermarkInMs()
         return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
 
-    def _expire(self, manifest: Manifest, reached: Mapping[Side, int | None]) -> dict[Side, int]:
+    def _expire(self, manifest: Manifest, reached: Mapping[StreamName, int | None]) -> dict[StreamName, int]:
         """Remove runs whose rows have all expired. Return the places before which rows have expired."""
         before = {
             stream: min((run.low for run in manifest.runs[stream]), default=0) if place is None else place
@@ -247,7 +247,7 @@ class Core(StatefulProcessor):
                 runs.remove(run)
         return before
 
-    def _merge(self, manifest: Manifest, stream: Side, before: int) -> None:
+    def _merge(self, manifest: Manifest, stream: StreamName, before: int) -> None:
         """Merge runs if there are enough; rows before ``before`` have expired."""
         runs = manifest.runs[stream]
         kept = max((run.high for run in runs), default=before) - before  # the window's length and the lateness
@@ -256,12 +256,12 @@ class Core(StatefulProcessor):
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
-    ) -> tuple[dict[Side, Envelope], dict[Side, int], _Counts]:
+    ) -> tuple[dict[StreamName, Envelope], dict[StreamName, int], _Counts]:
         """Open the envelopes and leave out late rows; also return the number of rows that each stream has had."""
         schemas = self._streams.schemas
-        opened: dict[Side, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
+        opened: dict[StreamName, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
         counts = _Counts()
-        counted: dict[Side, int] = {}
+        counted: dict[StreamName, int] = {}
         for frame in frames:
             for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
                 counts.null_rows += int(row.null_rows)
@@ -278,7 +278,7 @@ class Core(StatefulProcessor):
             arrived[stream] = self._in_time(stream, whole, watermark, counts)
         return arrived, counted, counts
 
-    def _in_time(self, stream: Side, whole: Envelope, watermark: int | None, counts: _Counts) -> Envelope:
+    def _in_time(self, stream: StreamName, whole: Envelope, watermark: int | None, counts: _Counts) -> Envelope:
         """Leave out late rows; the others have their timestamps from here on."""
         if not (self._is_timed and whole.rows.num_rows):
             return whole

@@ -17,7 +17,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int64s
 from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.engine.intake import Slice
-from watersmeet.spec.expression import Side
+from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Order
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -32,7 +32,7 @@ class Numbering:
     def __init__(self) -> None:
         self._next = 0
 
-    def number_rows(self, rows: dict[Side, pa.RecordBatch]) -> dict[Side, pa.RecordBatch]:
+    def number_rows(self, rows: dict[StreamName, pa.RecordBatch]) -> dict[StreamName, pa.RecordBatch]:
         """Return the rows of a push with numbers: left rows before right ones."""
         return {side: _with_numbers(side, batch, self._take(batch.num_rows)) for side, batch in rows.items()}
 
@@ -55,7 +55,7 @@ class Numbering:
                 batch, numbers = batch.take(order), numbers[order]
         return batch.with_rows(_with_numbers(batch.side, batch.rows, numbers))
 
-    def restore(self, side: Side, saved: SavedSegment) -> SavedSegment:
+    def restore(self, side: StreamName, saved: SavedSegment) -> SavedSegment:
         """Return saved rows with numbers that keep their order and are less than those of all rows to come."""
         rows, sequence = saved
         numbers = self._next + np.arange(rows.num_rows) if sequence is None else sequence
@@ -75,7 +75,7 @@ def _ascending(batch: KeyedBatch) -> KeyedBatch:
     return batch.take(np.argsort(numbers))
 
 
-def _with_numbers(side: Side, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
+def _with_numbers(side: StreamName, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
     return add_hidden(rows, {side: numbers})
 
 
@@ -103,7 +103,7 @@ def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.
     return pa.schema([*fields[: len(left)], hidden_field("left"), *fields[len(left) :], hidden_field("right")])
 
 
-def pair_numbers(pairs: pa.Table) -> dict[Side, Int64s]:
+def pair_numbers(pairs: pa.Table) -> dict[StreamName, Int64s]:
     """Return the numbers of both rows of every pair."""
     return {side: hidden_of(pairs, side) for side in OTHER_SIDE}
 
