@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.engine.result import result_schema
-from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.garbage import set_aside
+from watersmeet.spark.output import Report, report_rows
 from watersmeet.spark.pipeline import ids_of, pipeline
-from watersmeet.spark.routing import PairRoutes, choose_routing
+from watersmeet.spark.routing.choose import choose_routing
+from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import plan_join
@@ -35,7 +37,7 @@ def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Win
         {"left": left, "right": right},
         streams=plan,
         window=plan.window,
-        routes=PairRoutes(choose_routing("auto", plan, cores), plan),
+        routes=Routes(choose_routing("auto", plan, cores), Tables(cores)),
         core_ids=ids,
         processor=_Dropping(),
         result=result,
@@ -58,10 +60,7 @@ class _Dropping(StatefulProcessor):
         begin = time.perf_counter()
         for _ in rows:
             pass
-        columns = (column.split() for column in OUTPUT.split(", "))
-        record: dict[str, object] = {name: None if kind in ("binary", "string") else 0 for name, kind in columns}
-        record |= {"core": int(key[0]), "busy_seconds": time.perf_counter() - begin}
-        yield pd.DataFrame({name: [value] for name, value in record.items()})
+        yield report_rows(Report(int(key[0]), busy_seconds=time.perf_counter() - begin))
         set_aside("drop")
 
     def close(self) -> None:

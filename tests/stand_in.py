@@ -30,17 +30,19 @@ from watersmeet.engine.intake import Streams
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
-from watersmeet.spark.core import OUTPUT
 from watersmeet.spark.cores import core_ids
-from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
-from watersmeet.spark.identity import pair_identity
+from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
+from watersmeet.spark.identity import join_identity
 from watersmeet.spark.multiway import processor as multiway
-from watersmeet.spark.multiway.identity import multi_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
-from watersmeet.spark.multiway.routing import MultiRoutes, choose_multi_routing
+from watersmeet.spark.multiway.routing import choose_multi_routing
+from watersmeet.spark.output import OUTPUT
 from watersmeet.spark.processor import JoinProcessor
-from watersmeet.spark.routing import PairRoutes, choose_routing
+from watersmeet.spark.routing.choose import choose_routing
+from watersmeet.spark.routing.contract import Routes
+from watersmeet.spark.schema import Columns
 from watersmeet.spark.sequencer import Sequencer
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
@@ -164,7 +166,7 @@ class Query:
         pairs = [
             pa.record_batch({"blob": _blobs(frame), "file": pa.array(frame["file"], pa.string())}) for frame in frames
         ]
-        return pa.Table.from_batches(list(unpacker(self.result)(pairs)), self.result)
+        return pa.Table.from_batches(list(unpacker()(pairs)), self.result)
 
     def _turns(
         self, processor: Any, cells: Cells, sent: Mapping[int, pd.DataFrame], timers: dict[Any, set[int]] | None = None
@@ -200,10 +202,9 @@ class Query:
             self.checkpoint.watermark = max(self.checkpoint.watermark, reached)
 
 
-def _taken(ddl: str, frame: pd.DataFrame) -> pd.DataFrame:
+def _taken(columns: Columns, frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame that PySpark can turn into rows of its operator's schema; raise for one that it cannot."""
-    for column in ddl.split(", "):
-        name, kind = column.split()
+    for name, kind in columns.items():
         pa.Array.from_pandas(frame[name], type=TYPES[kind])
     return frame
 
@@ -262,20 +263,20 @@ def pair_query(
     plan = plan_join(schemas["left"], schemas["right"], parse_predicate(on), window, structure)  # type: ignore[arg-type]
     spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
 
-    ids = core_ids(cores, cores)
-    identity = pair_identity(plan, spread, ids, cores)
+    ids, tables = core_ids(cores, cores), Tables(cores)
+    identity = join_identity(plan, spread, ids, cores)
 
     result = result_schema(plan.schemas["left"], plan.schemas["right"])
 
     def core() -> JoinProcessor:
-        return JoinProcessor(plan, identity, cache_bytes=1 << 28, fail_on_late=False, routing=spread, result=result)
+        return JoinProcessor(plan, identity, cache_bytes=1 << 28, fail_on_late=False, tables=tables, result=result)
 
     is_timed = plan.time is not None
     return Query(
         plan,
         {"left": window.left_ts, "right": window.right_ts} if is_timed else None,
         window.lateness if is_timed else timedelta(0),
-        PairRoutes(spread, plan),
+        Routes(spread, tables),
         ids,
         core,
         result,
@@ -302,7 +303,7 @@ def multi_query(
     options = StrategyOptions(strategy, 1 << 12)  # type: ignore[arg-type]
 
     ids = core_ids(cores, cores)
-    identity = multi_identity(plan, spread, ids, cores)
+    identity = join_identity(plan, spread, ids, cores)
 
     def core() -> MultiJoinProcessor:
         return MultiJoinProcessor(plan, options, identity, cache_bytes=1 << 28, fail_on_late=False)
@@ -312,7 +313,7 @@ def multi_query(
         plan,
         dict(windows.ts) if is_timed else None,  # type: ignore[union-attr]
         windows.lateness if is_timed else timedelta(0),  # type: ignore[union-attr]
-        MultiRoutes(spread, plan),
+        Routes(spread, Tables(cores)),
         ids,
         core,
         plan.result_schema,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
-from watersmeet.spark.routing import choose_routing, route_rows
+from watersmeet.spark.routing.choose import choose_routing
 from watersmeet.window.plan import JoinPlan, plan_join
 
 GROUPS = 8
@@ -71,13 +71,13 @@ def meetings(
             side: pa.record_batch({"k": pa.array(keys, pa.int64())})
             for side, keys in zip(first, (left, right), strict=True)
         }
-        for route in route_rows(spread, plan, "right", rows["right"], first["right"], table=table):
+        for route in spread.route("right", rows["right"], first["right"], table):
             assert len(set(route.rows.tolist())) == len(route.rows)
             new = route.rows + first["right"]
             met[np.ix_(cores[route.core].left, new)] += 1
             kept = new if route.stored is None else new[route.stored]
             cores[route.core].right += [(row, table.newest.number) for row in kept.tolist()]
-        for route in route_rows(spread, plan, "left", rows["left"], first["left"], table=table):
+        for route in spread.route("left", rows["left"], first["left"], table):
             assert len(set(route.rows.tolist())) == len(route.rows)
             core = cores[route.core]
             for at, row in enumerate((route.rows + first["left"]).tolist()):
@@ -116,12 +116,10 @@ def test_a_cut_group_sends_left_rows_to_one_core_and_right_rows_to_all() -> None
     cut = Generation(1, 1, 1, ((0, 1, 2),) * GROUPS, (0, 1, 2))
     rows = pa.record_batch({"k": pa.array([5] * 3000, pa.int64())})
     spread = choose_routing("hash", plan, CORES)
-    lefts = route_rows(spread, plan, "left", rows, 0, table=RoutingTable((cut,)))
+    lefts = spread.route("left", rows, 0, RoutingTable((cut,)))
     assert sum(len(route.rows) for route in lefts) == 3000
     assert all(900 < len(route.rows) < 1100 for route in lefts)
-    assert [len(route.rows) for route in route_rows(spread, plan, "right", rows, 0, table=RoutingTable((cut,)))] == [
-        3000
-    ] * 3
+    assert [len(route.rows) for route in spread.route("right", rows, 0, RoutingTable((cut,)))] == [3000] * 3
 
 
 def test_rows_of_groups_that_did_not_move_go_to_one_core() -> None:
@@ -135,7 +133,7 @@ def test_rows_of_groups_that_did_not_move_go_to_one_core() -> None:
     spread = choose_routing("hash", plan, CORES)
     moved = np.count_nonzero(before.group_of(keys) == 0)
     for side in ("left", "right"):
-        routes = route_rows(spread, plan, side, rows, 0, table=table)  # type: ignore[arg-type]
+        routes = spread.route(side, rows, 0, table)  # type: ignore[arg-type]
         assert sum(len(route.rows) for route in routes) == 8000 + moved
         assert sum(len(route.rows) if route.stored is None else route.stored.sum() for route in routes) == 8000
 

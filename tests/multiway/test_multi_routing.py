@@ -15,7 +15,9 @@ import watersmeet as wm
 from drawn_streams import SHAPES, cases
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
 from watersmeet.spark.envelope import joinable
-from watersmeet.spark.multiway.routing import MultiRoutes, choose_multi_routing
+from watersmeet.spark.multiway.routing import MultiBucket, choose_multi_routing
+from watersmeet.spark.routing.contract import Routes
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 
@@ -32,7 +34,7 @@ def _possible(plan: MultiPlan) -> list[str]:
     found: list[str] = []
     for kind in KINDS:
         try:
-            found.append(choose_multi_routing(kind, plan, 3).kind)  # type: ignore[arg-type]
+            found.append(choose_multi_routing(kind, plan, 3).name)  # type: ignore[arg-type]
         except wm.SpecificationError:
             continue
     return found
@@ -48,7 +50,7 @@ def test_oracle_results_meet_on_one_core(shape: str, data: st.DataObject, cores:
     plan = plan_streams(case.schemas, on, window, "auto")
     truth = oracle.results(on, window, case.schemas, case.pushes)
     for kind in _possible(plan):
-        routes = MultiRoutes(choose_multi_routing(kind, plan, cores, data.draw(st.sampled_from(names))), plan)
+        routes = Routes(choose_multi_routing(kind, plan, cores, data.draw(st.sampled_from(names))), Tables(cores)).now()
         held: dict[str, dict[int, set[int]]] = {name: {core: set() for core in range(cores)} for name in names}
         for push in case.pushes:
             for name, table in push.items():
@@ -73,7 +75,8 @@ def test_oracle_results_meet_on_one_core(shape: str, data: st.DataObject, cores:
 def test_a_chain_of_bands_is_bucketed_around_its_middle() -> None:
     on = "a.k BETWEEN b.k - 3 AND b.k + 5 AND b.k BETWEEN c.k - 1 AND c.k + 1"
     routing = choose_multi_routing("auto", _plan(on, dict.fromkeys("abc", pa.int64())), 4)
-    assert (routing.kind, routing.centre) == ("bucket", "b")
+    assert isinstance(routing, MultiBucket)
+    assert (routing.name, routing.centre) == ("bucket", "b")
     reaches = {stream: tuple(map(int, spot.reach)) for stream, spot in routing.spots}
     # b = a + [-5, 3] and b = c + [-1, 1]
     assert reaches == {"a": (-5, 3), "b": (0, 0), "c": (-1, 1)}
@@ -99,7 +102,7 @@ def test_keys_of_different_scales_are_not_hashed_together() -> None:
 
 def test_rows_of_the_largest_stream_are_spread_alone() -> None:
     plan = _plan("a.k < b.k AND b.k < c.k", dict.fromkeys("abc", pa.int64()))
-    routes = MultiRoutes(choose_multi_routing("auto", plan, 4, "b"), plan)
+    routes = Routes(choose_multi_routing("auto", plan, 4, "b"), Tables(4)).now()
     rows = pa.record_batch({"k": np.arange(1000), "v": np.arange(1000)})
     copies = {name: Counter(row for route in routes(name, rows, 0) for row in route.rows.tolist()) for name in "abc"}
     assert {name: set(found.values()) for name, found in copies.items()} == {"a": {4}, "b": {1}, "c": {4}}

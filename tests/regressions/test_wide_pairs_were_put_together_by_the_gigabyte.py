@@ -10,7 +10,7 @@ import pytest
 
 import watersmeet as wm
 from stand_in import pair_query
-from watersmeet.spark import core
+from watersmeet.spark import output
 
 ROWS, WIDTH = 250, 2_000
 
@@ -25,13 +25,13 @@ def test_what_is_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         }
     )
     sizes = []
-    leave = core.leave_pairs
+    leave = output.leave_pairs
 
     def noted(pairs: pa.Table) -> str | None:
         sizes.append(pairs.num_rows)
         return leave(pairs)
 
-    monkeypatch.setattr(core, "leave_pairs", noted)
+    monkeypatch.setattr(output, "leave_pairs", noted)
     schemas = {"left": table.schema, "right": table.schema}
     query = pair_query(schemas, "left.id >= 0 AND right.id >= 0", wm.time_window("1 hour", ts="ts"), cores=1)
     assert query.run({"left": table, "right": table}).num_rows == ROWS * ROWS

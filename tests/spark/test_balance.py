@@ -25,7 +25,7 @@ from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.spark import balancing
 from watersmeet.spark import tables as routing_tables
-from watersmeet.spark.tables import current_table
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.options import Balance
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
@@ -135,12 +135,12 @@ def test_tables_hold_when_balance_is_off(tmp_path: Path, monkeypatch: pytest.Mon
     context = SimpleNamespace(getLocalProperty=properties.get)
     monkeypatch.setattr(routing_tables, "TaskContext", SimpleNamespace(get=lambda: context))
     first = RoutingTable((first_generation(CORES),))
-    assert current_table(str(tmp_path), CORES, balances=False) == first
+    assert Tables(CORES, str(tmp_path)).current() == first
     assert not list(tmp_path.iterdir())
     (generation, *_) = drawn_generations(3)
     GenerationFiles(tmp_path / "a query", CORES).write(generation)
-    assert current_table(str(tmp_path), CORES, balances=False).newest == generation
-    assert current_table(str(tmp_path), CORES).newest == generation
+    assert Tables(CORES, str(tmp_path)).current().newest == generation
+    assert Tables(CORES, str(tmp_path), balances=True).current().newest == generation
 
 
 @pytest.mark.long

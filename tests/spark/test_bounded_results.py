@@ -22,6 +22,7 @@ from strategies import STRUCTURES
 from watersmeet.engine import result
 from watersmeet.spark import core
 from watersmeet.spark.hand_over import leave_pairs, take_pairs
+from watersmeet.spark.output import Report, report_rows
 from watersmeet.subwindow import contract
 
 WINDOW = wm.time_window("1 hour", ts="ts")
@@ -48,9 +49,9 @@ def handed_over(query: Query, tables: dict[str, pa.Table], take: Callable[[pa.Ta
         name = leave_pairs(results)
         assert name is not None
         take(take_pairs(name).read_all())
-        return core._record({})
+        return report_rows(Report())
 
-    with patch.object(core, "_results", taken):
+    with patch.object(core, "result_rows", taken):
         query.run(tables)
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,17 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from stand_in import Checkpoint, Query, forget, multi_query, pair_query
-from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
 from watersmeet.spark import earlier
 from watersmeet.spark.cores import KEEPER, core_ids
-from watersmeet.spark.identity import FORMAT, Identity, identity_of, pair_identity
-from watersmeet.spark.multiway.identity import multi_identity
+from watersmeet.spark.identity import FORMAT, Identity, identity_of, join_identity
 from watersmeet.spark.multiway.routing import choose_multi_routing
-from watersmeet.spark.routing import choose_routing
+from watersmeet.spark.multiway.spots import Spot, Spots
+from watersmeet.spark.routing.choose import choose_routing
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
-from watersmeet.window.plan import plan_join
+from watersmeet.window.plan import JoinPlan, plan_join
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("k", pa.int32()), ("x", pa.int64())])
 WIDER = pa.schema([("note", pa.string()), *SCHEMA, ("more", pa.struct([("a", pa.int8())]))])
@@ -348,33 +349,83 @@ def test_a_digest_alone_is_adopted_or_refused() -> None:
     assert ids(before) == ids([plain.run(both(batch)) for batch in range(4)])
 
 
+@dataclass
+class Routing:
+    """How format 3 called a routing of two streams."""
+
+    kind: Any
+    cores: int
+    axis: int | None = None
+
+
+@dataclass
+class MultiRouting:
+    """How format 3 called a routing of many streams."""
+
+    kind: Any
+    cores: int
+    spots: Spots
+    centre: str | None
+
+
+SPOTS = (("a", Spot(("a", "b"), 0)), ("b", Spot(("a", "b"), 0)), ("c", Spot(("b", "c"), 0)))
+PAIRS = (Routing("hash", 3), Routing("bucket", 3, 0), Routing("broadcast", 3))
+MULTI = (
+    MultiRouting("hash", 2, SPOTS, None),
+    MultiRouting("bucket", 2, SPOTS, "a"),
+    MultiRouting("replicate", 2, (), "b"),
+)
+
+
+def pair_of(routing: Any, window: Any) -> tuple[JoinPlan, Identity]:
+    plan = plan_join(SCHEMA, SCHEMA, parse_predicate(f"{ON} AND {BAND} AND left.id != 5"), window, "auto")
+    return plan, join_identity(plan, choose_routing(routing, plan, 3), core_ids(3, 2), 2)
+
+
+def many_of(routing: Any, window: Any) -> tuple[MultiPlan, Identity]:
+    on = "a.k = b.k AND b.k = c.k AND a.x BETWEEN b.x - 1 AND b.x + 2 AND b.x BETWEEN c.x - 9 AND c.x"
+    names = ("a", "b", "c")
+    plan = plan_streams(dict.fromkeys(names, SCHEMA), read_predicate(on, names), windows_of(window, names), "auto")
+    return plan, join_identity(plan, choose_multi_routing(routing, plan, 2, "b"), core_ids(2, 2), 2)
+
+
+def digest_of_format_3(plan: JoinPlan | MultiPlan, window: Any, routing: Any, cores: tuple[int, ...]) -> str:
+    """It is that of Python's own text of the objects of then."""
+    columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
+    text = repr((str(plan.predicate), window, columns, routing, cores))
+    return earlier.hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 @pytest.mark.parametrize(
     "window",
     [WINDOW, wm.time_window(left="0 seconds", right="1 day", ts="ts", lateness="3 milliseconds"), wm.count_window(5)],
     ids=["time", "sides", "count"],
 )
-@pytest.mark.parametrize("routing", ["hash", "bucket", "broadcast"])
-def test_the_digest_of_format_3(window: Any, routing: Any) -> None:
-    """It is that of Python's own text, as long as nothing is renamed."""
-    plan = plan_join(SCHEMA, SCHEMA, parse_predicate(f"{ON} AND {BAND} AND left.id != 5"), window, "auto")
-    spread, cores = choose_routing(routing, plan, 3), core_ids(3, 2)
-    columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
-    text = repr((str(plan.predicate), window, columns, spread, cores))
-    digest = earlier.hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    assert pair_identity(plan, spread, cores, 2).earlier == digest
+@pytest.mark.parametrize("routing", PAIRS)
+def test_the_digest_of_format_3(window: Any, routing: Routing) -> None:
+    plan, identity = pair_of(routing.kind, window)
+    assert identity.earlier == digest_of_format_3(plan, window, routing, core_ids(3, 2))
 
 
-@pytest.mark.parametrize("routing", ["hash", "bucket", "replicate"])
+@pytest.mark.parametrize("routing", MULTI)
 @pytest.mark.parametrize("window", [WINDOW, wm.count_window(5, order_by="ts"), wm.count_window(7)])
-def test_the_digest_of_format_3_for_many_streams(window: Any, routing: Any) -> None:
-    on = "a.k = b.k AND b.k = c.k AND a.x BETWEEN b.x - 1 AND b.x + 2 AND b.x BETWEEN c.x - 9 AND c.x"
-    names = ("a", "b", "c")
-    plan = plan_streams(dict.fromkeys(names, SCHEMA), read_predicate(on, names), windows_of(window, names), "auto")
-    spread, cores = choose_multi_routing(routing, plan, 2, "b"), core_ids(2, 2)
-    columns = {side: [(field.name, str(field.type)) for field in schema] for side, schema in plan.schemas.items()}
-    text = repr((str(plan.predicate), plan.window, columns, spread, cores))
-    digest = earlier.hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    assert multi_identity(plan, spread, cores, 2).earlier == digest
+def test_the_digest_of_format_3_for_many_streams(window: Any, routing: MultiRouting) -> None:
+    plan, identity = many_of(routing.kind, window)
+    assert identity.earlier == digest_of_format_3(plan, plan.window, routing, core_ids(2, 2))
+
+
+def test_the_digest_of_format_4_stays() -> None:
+    """Checkpoints that are in use have it, whatever the classes that route are called."""
+    assert [pair_of(routing.kind, WINDOW)[1].digest for routing in PAIRS] == [
+        "f00fb14e8062b20d387b3b17fe47b984",
+        "c6f8173b257c3bd0a75a0fde7304139c",
+        "ef4de71641e1417359b73001337443d8",
+    ]
+    assert [many_of(routing.kind, WINDOW)[1].digest for routing in MULTI] == [
+        "178b70afe009e563a4d05594f194d442",
+        "a49f259eae5333e4095eafb359a73cc1",
+        "59534d32f26ce01aaa2553fce022dbc1",
+    ]
 
 
 # --- any change -----------------------------------------------------------------------------------------------------

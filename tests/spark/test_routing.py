@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,9 @@ import watersmeet as wm
 from strategies import DOMAINS
 from watersmeet.balance.generation import RoutingTable, first_generation
 from watersmeet.spark.cores import core_ids, partition_of
-from watersmeet.spark.routing import buckets_of, choose_routing, reach_of, route_rows
+from watersmeet.spark.multiway.routing import MULTI_ROUTINGS, MultiRoutingName
+from watersmeet.spark.routing.buckets import HERE, find_buckets, reach_of
+from watersmeet.spark.routing.choose import ROUTINGS, RoutingName, choose_routing
 from watersmeet.spec.predicates import band, equal, less
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.plan import JoinPlan, plan_join
@@ -43,8 +45,8 @@ def _meetings(plan: JoinPlan, routing: str, cores: int, left: list[float], right
     kind = plan.schemas["left"].field(0).type
     met = np.zeros((len(left), len(right)), int)
     rows = {side: pa.record_batch({"k": pa.array(values, kind)}) for side, values in (("left", left), ("right", right))}
-    lefts = {route.core: route.rows for route in route_rows(spread, plan, "left", rows["left"], 5, table=table)}
-    for route in route_rows(spread, plan, "right", rows["right"], 3, table=table):
+    lefts = {route.core: route.rows for route in spread.route("left", rows["left"], 5, table)}
+    for route in spread.route("right", rows["right"], 3, table):
         stored = route.rows if route.stored is None else route.rows[route.stored]
         if route.core in lefts:
             met[np.ix_(lefts[route.core], stored)] += 1
@@ -108,11 +110,11 @@ def test_broadcast_pairs_meet_once(left: list[int], right: list[int], cores: int
 @given(left=INTEGERS, right=INTEGERS, cores=st.integers(2, 7))
 def test_a_right_row_is_counted_once_and_its_copies_apart(left: list[int], right: list[int], cores: int) -> None:
     plan = _plan(pa.int64(), band("k", "k", 10))
-    spread = replace(choose_routing("bucket", plan, cores), tables="a folder")
+    spread = choose_routing("bucket", plan, cores)
     table = RoutingTable((first_generation(cores),))
     for side, values in (("left", left), ("right", right)):
         rows = pa.record_batch({"k": pa.array(values, pa.int64())})
-        routes = route_rows(spread, plan, side, rows, 0, table=table)  # type: ignore[arg-type]
+        routes = spread.route(side, rows, 0, table, counts=True)
         counted = [
             (route.core, row, group) for route in routes for row, group in zip(route.rows, route.group, strict=True)
         ]  # type: ignore[arg-type]
@@ -145,10 +147,10 @@ def test_a_right_row_goes_to_the_buckets_of_its_band_and_to_no_other(below: int,
     for wide in (1, 2, 4):
         width = reach_of(axis)[1] - reach_of(axis)[0]
         step = max(1, int(width * wide))
-        first, last = buckets_of(axis, "right", plan.schemas, rows, reach=reach_of(axis), width=width * wide)
+        first, last = find_buckets(axis, "right", plan.schemas, rows, reach_of(axis))(width * wide)
         assert first.tolist() == ((values - below) // step).tolist()
         assert last.tolist() == ((values + above) // step).tolist()
-        own, same = buckets_of(axis, "left", plan.schemas, rows, reach=(Fraction(0), Fraction(0)), width=width * wide)
+        own, same = find_buckets(axis, "left", plan.schemas, rows, HERE)(width * wide)
         assert own.tolist() == same.tolist() == (values // step).tolist()
 
 
@@ -157,9 +159,25 @@ def test_a_float_comes_to_no_core_for_a_bucket_that_its_band_does_not_touch() ->
     axis = plan.axes[0]
     values = np.arange(-40, 40) + 0.5  # no end of a band lies on a border
     rows = pa.record_batch({"k": pa.array(values, pa.float64())})
-    first, last = buckets_of(axis, "right", plan.schemas, rows, reach=reach_of(axis), width=Fraction(2))
+    first, last = find_buckets(axis, "right", plan.schemas, rows, reach_of(axis))(Fraction(2))
     assert first.tolist() == np.floor((values - 1) / 2).tolist()
     assert last.tolist() == np.floor((values + 1) / 2).tolist()
+
+
+def test_every_routing_can_be_asked_for() -> None:
+    assert get_args(RoutingName) == ("auto", *(kind.name for kind in ROUTINGS))
+    assert get_args(MultiRoutingName) == ("auto", *(kind.name for kind in MULTI_ROUTINGS))
+
+
+def test_what_others_may_do_with_a_routing() -> None:
+    """The balancer moves groups and makes buckets narrower where there are any, whatever the routing is called."""
+    plan = _plan(pa.int64(), band("k", "k", 0))
+    found = [choose_routing(kind.name, plan, 2) for kind in ROUTINGS]
+    assert [(routing.has_groups, routing.has_buckets) for routing in found] == [
+        (True, False),
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_a_routing_that_does_not_fit_is_refused() -> None:

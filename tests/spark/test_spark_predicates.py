@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import oracle
 import watersmeet as wm
 from streams import Pairs, committed, ids, run, stream
-from watersmeet.spark.routing import RoutingName
+from watersmeet.spark.routing.choose import RoutingName
 from watersmeet.spec.sql import parse_predicate
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend

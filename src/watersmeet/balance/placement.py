@@ -37,11 +37,11 @@ from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.kernels.text import mix_hashes
 
-__all__ = ["Buckets", "Route", "Turns", "place_left", "place_right"]
+__all__ = ["Buckets", "Route", "Span", "Turns", "place_left", "place_right"]
 
 Cores = npt.NDArray[np.uint16]
-Buckets = Callable[[int], tuple[Int64s, Int64s]]
-"""Gives for a width of buckets the first and the last bucket of every row; of a left row they are the same."""
+Span = tuple[Int64s, Int64s]
+"""The first and the last bucket of every row: one and the same array where each row has one bucket, as left rows do."""
 Turns = Callable[[], Int64s]
 """Gives a number for every row, the same if its task is run again: by it rows are shared out evenly."""
 
@@ -66,9 +66,36 @@ class Route:
     (see :mod:`watersmeet.balance.loads`)."""
 
 
+class Buckets:
+    """The buckets of some rows, and the groups of these: each found when first asked for, and once.
+
+    Parameters
+    ----------
+    find
+        Gives the buckets of a width, which is measured in widths of the band.
+    """
+
+    def __init__(self, find: Callable[[int], Span]) -> None:
+        self._find = find
+        self._spans: dict[int, Span] = {}
+        self._groups: dict[int, Int64s] = {}
+
+    def span(self, width: int) -> Span:
+        """Return the first and the last bucket of every row."""
+        if width not in self._spans:
+            self._spans[width] = self._find(width)
+        return self._spans[width]
+
+    def groups(self, generation: Generation) -> Int64s:
+        """Return the group of every row's first bucket."""
+        if generation.number not in self._groups:
+            self._groups[generation.number] = generation.group_of(self.span(generation.width)[0])
+        return self._groups[generation.number]
+
+
 def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Route]:
     """Return where left rows go; ``turns`` say to which part of a cut group."""
-    places = [_places(generation, buckets(generation.width)[0], turns) for generation in table.generations]
+    places = [_places(generation, buckets.groups(generation), turns) for generation in table.generations]
     home = places[-1]
     moved = np.zeros(len(home), bool)
     for place in places[:-1]:
@@ -92,19 +119,19 @@ def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Rout
 def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     """Return where right rows go."""
     newest = table.newest
-    home = newest.first_owner[newest.group_of(buckets(newest.width)[0])]
+    home = newest.first_owner[buckets.groups(newest)]
     single = np.ones(len(home), bool)  # rows that go to one core, the same under all live generations
     for generation in table.generations:
-        low, high = buckets(generation.width)
+        low, high = buckets.span(generation.width)
         if high is not low:
             single &= low == high
         if generation is not newest or generation.is_cut:
-            group = generation.group_of(low)
+            group = buckets.groups(generation)
             single &= (generation.parts[group] == 1) & (generation.first_owner[group] == home)
     if single.all():
         return [Route(core, rows) for core, rows in _by_core(home)]
     some = np.flatnonzero(~single)
-    wanted = [_copies(generation, buckets(generation.width), some) for generation in table.generations]
+    wanted = [_copies(generation, buckets.span(generation.width), some) for generation in table.generations]
     if len(wanted) == 1:
         copies, kept = wanted[0], None
     else:
@@ -117,9 +144,8 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     return [Route(number, row[which], None if stored is None else stored[which]) for number, which in _by_core(core)]
 
 
-def _places(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
-    """Return the one core of each left row under a generation."""
-    group = generation.group_of(bucket)
+def _places(generation: Generation, group: Int64s, turns: Turns) -> Cores:
+    """Return the one core of each left row under a generation, by its group."""
     if not generation.is_cut:
         return generation.first_owner[group]
     # Mixed, as a stream may repeat itself with the same period as the parts.
@@ -128,7 +154,7 @@ def _places(generation: Generation, bucket: Int64s, turns: Turns) -> Cores:
     return generation.cores[at].astype(np.uint16)
 
 
-def _copies(generation: Generation, buckets: tuple[Int64s, Int64s], rows: Int64s) -> Int64s:
+def _copies(generation: Generation, buckets: Span, rows: Int64s) -> Int64s:
     """Return a number for every row and core that wants it under a generation, each once."""
     low, high = buckets[0][rows], buckets[1][rows]
     last = int((high - low).max(initial=0))

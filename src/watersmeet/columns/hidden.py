@@ -56,7 +56,7 @@ def with_hidden(own: pa.Schema, names: Iterable[str]) -> pa.Schema:
 
 def ends_hidden(schema: pa.Schema, names: Sequence[str]) -> bool:
     """Tell whether the last columns are hidden columns of whole numbers with just these names."""
-    last = list(schema)[max(0, len(schema) - len(names)) :]
+    last = list(schema)[len(schema) - len(names) :]
     return [(field.name, field.type) for field in last] == [(MARK + name, pa.int64()) for name in names]
 
 

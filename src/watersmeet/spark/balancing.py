@@ -16,13 +16,12 @@ core that is left out gets no rows, and once it has none of its own, which takes
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
@@ -39,8 +38,9 @@ from watersmeet.balance.balancer import Settings, decide, forget
 from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.loads import CoreLoad, GroupReport, Held, LoadMeter
-from watersmeet.spark.routing import Routing
+from watersmeet.spark.output import Report
 from watersmeet.spark.session import bytes_setting
+from watersmeet.spark.tables import Tables
 
 __all__ = ["METRICS", "balance_queries", "folder_of_tables"]
 
@@ -61,14 +61,16 @@ _log = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 
 
-def balance_queries(spark: SparkSession, digest: str, routing: Routing, core_ids: tuple[int, ...]) -> None:
+def balance_queries(
+    spark: SparkSession, digest: str, tables: Tables, core_ids: tuple[int, ...], *, has_buckets: bool
+) -> None:
     """Balance all queries of a join from now on."""
     limit = bytes_setting(spark, CORE_BYTES, example=1 << 30)
-    settings = Settings(core_bytes=limit, has_buckets=routing.kind == "bucket")
+    settings = Settings(core_bytes=limit, has_buckets=has_buckets)
     if spark not in _listeners:
         _listeners[spark] = _Listener()
         spark.streams.addListener(_listeners[spark])
-    _listeners[spark].joins[digest] = _Join(routing, core_ids, settings)
+    _listeners[spark].joins[digest] = _Join(tables, core_ids, settings)
 
 
 def folder_of_tables(spark: SparkSession) -> str | None:
@@ -93,7 +95,7 @@ def folder_of_tables(spark: SparkSession) -> str | None:
 
 @dataclass(frozen=True)
 class _Join:
-    routing: Routing
+    tables: Tables
     core_ids: tuple[int, ...]
     settings: Settings
 
@@ -117,9 +119,10 @@ class _Listener(StreamingQueryListener):
             return
         query = self._queries.setdefault(str(progress.id), _Query(str(progress.id), join))
         # Without input the cores have only tidied: that says nothing of their load.
-        records = [record for record in metrics["cores"] if record is not None and record["work_seconds"] > 0]
-        if records:
-            query.reorganise(progress.batchId, _Run.of(progress), records)
+        shown = (Report.read(row.asDict()) for row in metrics["cores"] if row is not None)
+        reports = [report for report in shown if report.work_seconds > 0]
+        if reports:
+            query.reorganise(progress.batchId, _Run.of(progress), reports)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 -- Spark's name
         """Nothing to do."""
@@ -149,27 +152,27 @@ class _Query:
     """The balance of one query."""
 
     def __init__(self, name: str, join: _Join) -> None:
-        assert join.routing.tables is not None
+        assert join.tables.folder is not None
         self._name = name
-        self._cores = join.routing.cores
+        self._cores = join.tables.cores
         self._number = {core_id: core for core, core_id in enumerate(join.core_ids)}
-        self._files = GenerationFiles(Path(join.routing.tables) / name, self._cores)
+        self._files = GenerationFiles(Path(join.tables.folder) / name, self._cores)
         self._settings = join.settings
         self._meter = LoadMeter()
         self._last: _Run | None = None
         self._heard = 0
 
-    def reorganise(self, micro_batch: int, run: _Run, records: list[Any]) -> None:
+    def reorganise(self, micro_batch: int, run: _Run, reports: list[Report]) -> None:
         """Add what the cores report of a micro-batch, and at the end of an epoch ask the balancer."""
         waited = 0.0 if self._last is None else run.waited_after(self._last)
-        self._meter.add(micro_batch, _room(waited, records), [self._load(record) for record in records])
+        self._meter.add(micro_batch, _room(waited, reports), list(map(self._load, reports)))
         self._last = run
         self._heard += 1
         generations = self._files.live()
-        if any(record["generation"] != generations[-1].number for record in records):
+        if any(report.generation != generations[-1].number for report in reports):
             return  # the newest generation is not in effect yet
         table = RoutingTable(generations)
-        oldest = min(record["oldest"] for record in records)
+        oldest = min(report.oldest for report in reports)
         plan = forget(table, micro_batch, oldest)
         if self._heard % EPOCH == 0:
             decided = decide(table, self._meter.observation(oldest), self._cores, self._settings)
@@ -180,20 +183,21 @@ class _Query:
         for decision in plan.decisions:
             _log.info("query %s, %s: %s: %s", self._name, start, decision.kind, decision.reason)
 
-    def _load(self, record: Any) -> CoreLoad:  # noqa: ANN401 -- a Row
-        newest = json.loads(record["newest_bytes"])
+    def _load(self, report: Report) -> CoreLoad:
+        assert report.groups is not None, "a core that has worked has counted groups"
+        newest = report.bytes_by_newest
         return CoreLoad(
-            self._number[record["core"]],
-            record["rows_in"],
-            record["pairs"],
-            record["work_seconds"],  # what depends on the rows; the rest of a core's time is the same for all
-            Held(record["state_bytes"], newest["left"], newest["right"]),
-            GroupReport.parse(record["groups"]),
+            self._number[report.core],
+            report.rows_in,
+            report.pairs,
+            report.work_seconds,  # what depends on the rows; the rest of a core's time is the same for all
+            Held(report.state_bytes, newest["left"], newest["right"]),
+            GroupReport.parse(report.groups),
         )
 
 
-def _room(waited: float, records: list[Any]) -> float:
+def _room(waited: float, reports: list[Report]) -> float:
     """Return how much work (seconds) a core could have done: of its busy time, work is a part."""
-    busy = sum(record["busy_seconds"] for record in records)
-    work = sum(record["work_seconds"] for record in records)
-    return float((max(record["busy_seconds"] for record in records) + waited) * work / busy)
+    busy = sum(report.busy_seconds for report in reports)
+    work = sum(report.work_seconds for report in reports)
+    return (max(report.busy_seconds for report in reports) + waited) * work / busy

@@ -17,9 +17,9 @@ import json
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -31,56 +31,27 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import Envelope, one_batch, open_blob, to_blobs
+from watersmeet.spark.envelope import Envelope, open_blob, together
 from watersmeet.spark.garbage import set_aside
-from watersmeet.spark.hand_over import leave_pairs
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found, Runs
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
 from watersmeet.spec.errors import SnapshotError, explain_refusal
 from watersmeet.spec.expression import Side
-from watersmeet.window.admission import is_late, keep_rows, late_error, times_of
-from watersmeet.window.arrival import Counts
+from watersmeet.window.admission import is_late, late_error, times_of
 from watersmeet.window.expiry import expired_before
 from watersmeet.window.streams import Streams
 
-__all__ = ["METRIC_NAMES", "OUTPUT", "Arrived", "Core", "row_bytes"]
+__all__ = ["Core", "row_bytes"]
 
-Column = TypeVar("Column", Bools, Int32s, Int64s)
-Record = dict[str, float | str]
-
-OUTPUT: Final = (
-    "blob binary, file string, decisions string, "
-    "core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, "
-    "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
-    "busy_seconds double, work_seconds double, generation bigint, oldest bigint, newest_bytes string, groups string"
-)
-"""Results in files or blobs, and for each core and micro-batch one record of metrics. The keeper's row has the reasons
-for the newest generation."""
-METRIC_NAMES: Final = tuple(column.split()[0] for column in OUTPUT.split(", ")[3:])
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
 MILLI_SCALE: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """What a micro-batch brought of one stream."""
-
-    rows: pa.RecordBatch
-    stored: Bools | None
-    """Which rows are stored here; None: all."""
-    counts: Counts | None
-    """In a count window."""
-    probed: Int64s | None
-    """The generations that each row looks into, as bits (None: all)."""
-    group: Int32s | None
-    """The group that each row counts for, where groups are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +94,7 @@ class Core(StatefulProcessor):
         """Return what the join finds its runs with."""
 
     @abstractmethod
-    def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest's runs."""
 
     @abstractmethod
@@ -165,7 +136,7 @@ class Core(StatefulProcessor):
         pairs = 0
         for results in bounded_tables(self.join(manifest, arrived, found)):
             pairs += results.num_rows
-            yield _results(results)
+            yield result_rows(results)
         done = time.perf_counter()
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
         before = self._expire(manifest, reached)
@@ -178,23 +149,20 @@ class Core(StatefulProcessor):
         moment = timerValues.getCurrentWatermarkInMs()
         if moment >= 0 and core != KEEPER:  # below 0 a query has no timers
             self._handle.registerTimer(moment + 1)
-        yield _record(
-            self._held(manifest)
-            | {
-                "core": core,
-                "pairs": pairs,
-                "runs_remembered": found.remembered,
-                "runs_mapped": found.mapped,
-                "runs_read": found.read,
-                "rows_in": counts.rows_in,
-                "late_rows": counts.late_rows,
-                "null_rows": counts.null_rows,
-                "work_seconds": done - ready,
-                "busy_seconds": time.perf_counter() - begin,
-                "groups": self.groups.report(),
-            },
-            "\n".join(self._decisions()) if core == KEEPER else None,
+        report = replace(
+            self._held(core, manifest),
+            rows_in=counts.rows_in,
+            pairs=pairs,
+            late_rows=counts.late_rows,
+            null_rows=counts.null_rows,
+            runs_remembered=found.remembered,
+            runs_mapped=found.mapped,
+            runs_read=found.read,
+            work_seconds=done - ready,
+            busy_seconds=time.perf_counter() - begin,
+            groups=self.groups.report(),
         )
+        yield report_rows(report, "\n".join(self._decisions()) if core == KEEPER else None)
         set_aside("join")
 
     def handleExpiredTimer(  # noqa: N802 -- Spark's name
@@ -214,7 +182,7 @@ class Core(StatefulProcessor):
         self.rest(manifest)
         self.settled(manifest, self._expire(manifest, dict.fromkeys(self._streams.schemas, watermark)))
         self._store.save(manifest)
-        yield _record(self._held(manifest) | {"core": core, "busy_seconds": time.perf_counter() - begin})
+        yield report_rows(replace(self._held(core, manifest), busy_seconds=time.perf_counter() - begin))
 
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""
@@ -225,17 +193,18 @@ class Core(StatefulProcessor):
         self.runs.begin(f"{manifest.join} {core}", manifest.runs)
         return manifest
 
-    def _held(self, manifest: Manifest) -> Record:
-        """Return what a record says of that."""
+    def _held(self, core: int, manifest: Manifest) -> Report:
+        """Return what a core reports of that."""
         runs = [run for some in manifest.runs.values() for run in some]
-        return {
-            "window_rows": sum(run.rows for run in runs),
-            "state_bytes": sum(run.nbytes for run in runs),
-            "runs": len(runs),
-            "generation": self.live.newest,
-            "oldest": min((run.generation for run in runs), default=self.live.newest),
-            "newest_bytes": json.dumps(self._newest_bytes(manifest)),
-        }
+        return Report(
+            core,
+            window_rows=sum(run.rows for run in runs),
+            state_bytes=sum(run.nbytes for run in runs),
+            runs=len(runs),
+            generation=self.live.newest,
+            oldest=min((run.generation for run in runs), default=self.live.newest),
+            newest_bytes=json.dumps(self._newest_bytes(manifest)),
+        )
 
     def reasons(self) -> tuple[str, ...]:
         """Return why the newest generation was made."""
@@ -287,7 +256,7 @@ class Core(StatefulProcessor):
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
-    ) -> tuple[dict[Side, Arrived], dict[Side, int], _Counts]:
+    ) -> tuple[dict[Side, Envelope], dict[Side, int], _Counts]:
         """Open the envelopes; leave out late rows. Also return how many rows the streams of a count window have had."""
         schemas = self._streams.schemas
         opened: dict[Side, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
@@ -304,57 +273,31 @@ class Core(StatefulProcessor):
         arrived = {}
         for stream, some in opened.items():
             in_order = [envelope for _, envelope in sorted(some, key=itemgetter(0))]  # every attempt has them so
-            whole = _together(in_order, schemas[stream])
+            whole = together(in_order, schemas[stream])
             counts.rows_in += whole.rows.num_rows
-            rows, stored, probed, group = whole.rows, whole.stored, whole.probed, whole.group
-            if watermark is not None and rows.num_rows:
-                late = is_late(times_of(self._streams, stream, rows)[0], watermark)
-                if late is not None:
-                    in_time, late_rows = ~late, int(np.count_nonzero(late))
-                    if self._fail_on_late:
-                        raise late_error(self._streams, stream, late_rows, watermark)
-                    counts.late_rows += late_rows
-                    rows = keep_rows(rows, in_time)
-                    stored = None if stored is None else stored[in_time]
-                    probed = None if probed is None else probed[in_time]
-                    group = None if group is None else group[in_time]
-            arrived[stream] = Arrived(rows, stored, whole.counts, probed, group)
+            arrived[stream] = self._in_time(stream, whole, watermark, counts)
         return arrived, counted, counts
+
+    def _in_time(self, stream: Side, whole: Envelope, watermark: int | None, counts: _Counts) -> Envelope:
+        """Leave out late rows; the others have their timestamps from here on."""
+        if not (self._is_timed and whole.rows.num_rows):
+            return whole
+        times, _ = times_of(self._streams, stream, whole.rows)
+        whole = replace(whole, times=times)
+        late = None if watermark is None else is_late(times, watermark)
+        if watermark is None or late is None:
+            return whole
+        late_rows = int(np.count_nonzero(late))
+        if self._fail_on_late:
+            raise late_error(self._streams, stream, late_rows, watermark)
+        counts.late_rows += late_rows
+        return whole.keep(~late)
 
 
 def row_bytes(rows: pa.RecordBatch) -> int:
     """Return how many bytes a row has, on average and at least one."""
     nbytes, count = int(rows.nbytes), int(rows.num_rows)
     return max(1, nbytes // max(1, count))
-
-
-def _together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
-    """Put the content of several envelopes into one."""
-    if len(envelopes) == 1:
-        return envelopes[0]
-    if not envelopes:
-        return Envelope(pa.RecordBatch.from_pylist([], schema=schema))
-    sizes = [envelope.rows.num_rows for envelope in envelopes]
-    counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
-    return Envelope(
-        one_batch(pa.Table.from_batches([envelope.rows for envelope in envelopes])),
-        _filled([envelope.stored for envelope in envelopes], sizes, 1),
-        {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
-        _filled([envelope.probed for envelope in envelopes], sizes, -1),
-        _filled([envelope.group for envelope in envelopes], sizes, 0),
-    )
-
-
-def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
-    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
-    some = next((column for column in columns if column is not None), None)
-    if some is None:
-        return None
-    filled = [
-        np.full(size, default, some.dtype) if column is None else column
-        for column, size in zip(columns, sizes, strict=True)
-    ]
-    return cast("Column", np.concatenate(filled))
 
 
 def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
@@ -370,24 +313,3 @@ def _agreed(live: set[Generations], manifest: Manifest) -> Generations:
             )
         )
     return known
-
-
-def _results(results: pa.Table) -> pd.DataFrame:
-    """Return rows of ``OUTPUT`` that bring the unpacker some results."""
-    file = leave_pairs(results)
-    blobs = to_blobs(results) if file is None else pa.nulls(1, pa.binary())
-    return _output(blobs, file)
-
-
-def _record(values: Record, decisions: str | None = None) -> pd.DataFrame:
-    """Return a row of ``OUTPUT``: one record of metrics."""
-    return _output(pa.nulls(1, pa.binary()), None, values, decisions)
-
-
-def _output(
-    blobs: pa.BinaryArray, file: str | None, values: Record | None = None, decisions: str | None = None
-) -> pd.DataFrame:
-    """Return rows of ``OUTPUT``: results as blobs or in a file, or one record of metrics."""
-    record = {"core": -1, "newest_bytes": None, "groups": None} | (values or {})
-    frame = {"blob": pd.array(blobs, pd.ArrowDtype(pa.binary())), "file": file, "decisions": decisions}
-    return pd.DataFrame(frame | {name: record.get(name, 0) for name in METRIC_NAMES})

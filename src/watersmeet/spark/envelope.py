@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +27,13 @@ from pyspark import TaskContext
 
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import RoutingTable
-from watersmeet.balance.placement import Route
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
 from watersmeet.spark.cores import KEEPER
 from watersmeet.spark.garbage import set_aside
 from watersmeet.spark.hand_over import take_pairs
+from watersmeet.spark.routing.contract import Router, Routes
+from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError, explain_refusal
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import Verdict, admit, keep_rows
@@ -42,10 +43,8 @@ from watersmeet.window.streams import Streams
 __all__ = [
     "COUNT",
     "ENVELOPE",
-    "ENVELOPE_NAMES",
     "PIECE_BYTES",
     "Envelope",
-    "Routes",
     "arranger",
     "envelopes",
     "joinable",
@@ -55,17 +54,23 @@ __all__ = [
     "seal",
     "to_blob",
     "to_blobs",
+    "together",
     "unpacker",
 ]
 
-ENVELOPE: Final = (
-    "core int, stream string, part bigint, null_rows bigint, counts array<bigint>, generation bigint, oldest bigint, "
-    "blob binary"
-)
+ENVELOPE: Final[Columns] = {
+    "core": "int",
+    "stream": "string",
+    "part": "bigint",
+    "null_rows": "bigint",
+    "counts": "array<bigint>",
+    "generation": "bigint",
+    "oldest": "bigint",
+    "blob": "binary",
+}
 """``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
 count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
 routed."""
-ENVELOPE_NAMES: Final = [column.split()[0] for column in ENVELOPE.split(", ")]
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PIECE_BYTES: Final = 1 << 20
@@ -74,18 +79,8 @@ ROWS_AT_ONCE: Final = 1 << 20
 BYTES_AT_ONCE: Final = 1 << 28
 """What a task collects before it routes."""
 
+Column = TypeVar("Column", Bools, Int32s, Int64s)
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-class Routes(Protocol):
-    """Says which core gets which of a stream's rows."""
-
-    @property
-    def table(self) -> RoutingTable:
-        """The routing table of the micro-batch whose task this is."""
-
-    def __call__(self, stream: Side, rows: pa.RecordBatch, routed: int, /) -> list[Route]:
-        """Return for every core the rows it gets; ``routed`` counts the rows routed before, for storing in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +95,52 @@ class Envelope:
     """The generations that each left row looks into, as bits (None: all)."""
     group: Int32s | None = None
     """The group that each row counts for, where groups are counted."""
+    times: Int64s | None = None
+    """In a time window: the rows' timestamps, where they are known already. They do not travel: the rows do."""
+
+    def keep(self, mask: Bools) -> Envelope:
+        """Return what it says of the rows that ``mask`` keeps."""
+        return Envelope(
+            keep_rows(self.rows, mask),
+            _kept(self.stored, mask),
+            None if self.counts is None else {name: own[mask] for name, own in self.counts.items()},
+            _kept(self.probed, mask),
+            _kept(self.group, mask),
+            _kept(self.times, mask),
+        )
+
+
+def together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
+    """Return the content of several envelopes of one stream as one."""
+    if len(envelopes) == 1:
+        return envelopes[0]
+    if not envelopes:
+        return Envelope(pa.RecordBatch.from_pylist([], schema=schema))
+    sizes = [envelope.rows.num_rows for envelope in envelopes]
+    counted = [envelope.counts for envelope in envelopes if envelope.counts is not None]
+    return Envelope(
+        one_batch(pa.Table.from_batches([envelope.rows for envelope in envelopes])),
+        _filled([envelope.stored for envelope in envelopes], sizes, 1),
+        {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
+        _filled([envelope.probed for envelope in envelopes], sizes, -1),
+        _filled([envelope.group for envelope in envelopes], sizes, 0),
+    )
+
+
+def _kept(column: Column | None, mask: Bools) -> Column | None:
+    return None if column is None else column[mask]
+
+
+def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
+    """Put columns together; one that is missing has the default in all its rows, all of them missing are None."""
+    some = next((column for column in columns if column is not None), None)
+    if some is None:
+        return None
+    filled = [
+        np.full(size, default, some.dtype) if column is None else column
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    return cast("Column", np.concatenate(filled))
 
 
 def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
@@ -108,17 +149,17 @@ def packer(streams: Streams, stream: Side, routes: Routes, core_ids: tuple[int, 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
         part = _first_part()
-        table = routes.table
+        router = routes.now()
         for rows in _collected(batches, streams.schemas[stream]):
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
-            for core, envelope in envelopes(stream, routes, kept, routed):
+            for core, envelope in envelopes(stream, router, kept, routed):
                 blobs = seal(envelope)
-                yield _packed(core_ids[core], stream, part, blobs, table)
+                yield _packed(core_ids[core], stream, part, blobs, router.table)
                 part += len(blobs)
             routed += kept.rows.num_rows
-        yield _heartbeats(core_ids, stream, nulls, table)
+        yield _heartbeats(core_ids, stream, nulls, router.table)
         set_aside("pack")
 
     return pack
@@ -144,32 +185,27 @@ def joinable(streams: Streams, stream: Side, rows: pa.RecordBatch) -> tuple[Bool
     return admission.keep, admission.count(Verdict.NULL)
 
 
-def unpacker(schema: pa.Schema) -> ArrowMap:
-    """Return the function that turns pairs, which come as blobs and files, into columns of ``schema``."""
+def unpacker() -> ArrowMap:
+    """Return the function that turns results, which come as blobs and files, into columns: those a core gave."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob, file in zip(batch.column("blob"), batch.column("file"), strict=True):
                 if blob.is_valid:
-                    yield from _columns(pa.ipc.open_stream(blob.as_buffer()), schema)
+                    yield from pa.ipc.open_stream(blob.as_buffer())
                 if file.is_valid:
-                    yield from _columns(take_pairs(file.as_py()), schema)
+                    yield from take_pairs(file.as_py())
         set_aside("unpack")
 
     return unpack
 
 
-def _columns(pairs: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in pairs:
-        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-
-
-def envelopes(stream: Side, routes: Routes, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
+def envelopes(stream: Side, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
     """Yield what each core gets of some rows; ``routed`` counts the rows routed before, for storing in turn."""
     rows, counts = whole.rows, whole.counts
     if not rows.num_rows:
         return
-    for route in routes(stream, rows, routed):
+    for route in router(stream, rows, routed):
         everything = np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
         taken = rows if everything else rows.take(pa.array(route.rows))
@@ -240,7 +276,7 @@ def _rows(
     newest, oldest = (0, 0) if table is None else (table.newest.number, table.oldest)
     live = np.full(count, newest), np.full(count, oldest)
     columns = (cores.astype(np.int32), names, *parts, uncounted, *live, blobs)
-    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=ENVELOPE_NAMES)
+    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ENVELOPE))
 
 
 def _first_part() -> int:

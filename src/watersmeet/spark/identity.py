@@ -20,16 +20,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest, text_of
-from watersmeet.spark.routing import Routing, reach_of
+from watersmeet.engine.multiway.plan import MultiPlan
+from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest
+from watersmeet.spark.routing.contract import Routing
 from watersmeet.spec.errors import SnapshotError, WatersmeetError, explain_refusal
-from watersmeet.spec.expression import Compare, Predicate, Side
-from watersmeet.spec.normal import Axis
+from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.structure import canonical, predicate_from_json, predicate_to_json, schema_to_json, window_to_json
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.plan import JoinPlan
+from watersmeet.window.streams import Streams
 
-__all__ = ["FORMAT", "Identity", "axis_to_json", "identity_of", "pair_identity"]
+__all__ = ["FORMAT", "Identity", "identity_of", "join_identity"]
 
 Json = Any
 
@@ -118,30 +119,19 @@ def identity_of(
     )
 
 
-def pair_identity(plan: JoinPlan, routing: Routing, core_ids: tuple[int, ...], partitions: int) -> Identity:
-    """Return what a join of two streams is to its checkpoint."""
-    spread: dict[str, Json] = {"kind": routing.kind}
-    if routing.kind == "hash":
-        spread["by"] = [axis_to_json(axis) for axis in plan.axes if axis.is_equality]
-    elif routing.axis is not None:
-        axis = plan.axes[routing.axis]
-        spread |= {"by": axis_to_json(axis), "reach": list(map(str, reach_of(axis)))}
-    text = text_of("Routing", kind=routing.kind, cores=routing.cores, axis=routing.axis)
+def join_identity(
+    plan: JoinPlan | MultiPlan, routing: Routing[Streams], core_ids: tuple[int, ...], partitions: int
+) -> Identity:
+    """Return what a join, of two streams or many, is to its checkpoint."""
     return identity_of(
         plan.predicate,
         plan.window,
         plan.schemas,
-        spread,
+        routing.to_json(),
         cores=len(core_ids),
         partitions=partitions,
-        earlier=earlier_digest(plan.predicate, plan.window, plan.schemas, text, core_ids),
+        earlier=earlier_digest(plan.predicate, plan.window, plan.schemas, routing.earlier_text(), core_ids),
     )
-
-
-def axis_to_json(axis: Axis) -> Json:
-    """Return what rows are routed by: the expressions, and how their values become keys."""
-    both = predicate_to_json(Compare("=", axis.left, axis.right))
-    return {"values": both[PREDICATE], "domain": [axis.domain.kind, axis.domain.scale]}
 
 
 def _differences(was: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import balance_queries, folder_of_tables
-from watersmeet.spark.identity import pair_identity
+from watersmeet.spark.identity import join_identity
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
-from watersmeet.spark.routing import PairRoutes, RoutingName, choose_routing
+from watersmeet.spark.routing.choose import RoutingName, choose_routing
+from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.options import Balance, How, Late, Structure, check_join, check_options
 from watersmeet.spec.sql import parse_predicate
@@ -90,24 +90,24 @@ def join(
     result = result_schema(plan.schemas["left"], plan.schemas["right"], case_sensitive=case_sensitive)
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
-    identity = pair_identity(plan, spread, ids, partitions_of(spark))
-    if left.isStreaming and spread.kind != "broadcast" and spread.cores > 1:
-        spread = replace(spread, tables=folder_of_tables(spark), balances=balance == "auto")
-    if spread.tables is not None and spread.balances:
-        balance_queries(spark, identity.digest, spread, ids)
+    identity = join_identity(plan, spread, ids, partitions_of(spark))
+    folder = folder_of_tables(spark) if left.isStreaming and spread.has_groups and len(ids) > 1 else None
+    tables = Tables(len(ids), folder, balances=folder is not None and balance == "auto")
+    if tables.balances:
+        balance_queries(spark, identity.digest, tables, ids, has_buckets=spread.has_buckets)
     processor = JoinProcessor(
         plan,
         identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
-        routing=spread,
+        tables=tables,
         result=result,
     )
     return pipeline(
         frames,
         streams=plan,
         window=plan.window,
-        routes=PairRoutes(spread, plan),
+        routes=Routes(spread, tables),
         core_ids=ids,
         processor=processor,
         result=result,

@@ -19,10 +19,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import TimestampNTZType
 
 from watersmeet.spark.balancing import METRICS
-from watersmeet.spark.core import METRIC_NAMES, OUTPUT
 from watersmeet.spark.cores import core_ids
-from watersmeet.spark.envelope import ENVELOPE, Routes, arranger, packer, unpacker
-from watersmeet.spark.schema import result_schema
+from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
+from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
+from watersmeet.spark.routing.contract import Routes
+from watersmeet.spark.schema import ddl, result_schema
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.session import bytes_setting
 from watersmeet.spec.durations import format_duration
@@ -59,17 +60,18 @@ def pipeline(
         routed = _sequenced(timed, streams, routes, core_ids)
     else:
         routed = _united(
-            frame.mapInArrow(packer(streams, stream, routes, core_ids), ENVELOPE) for stream, frame in timed.items()
+            frame.mapInArrow(packer(streams, stream, routes, core_ids), ddl(ENVELOPE))
+            for stream, frame in timed.items()
         )
     is_streaming = next(iter(frames.values())).isStreaming
     joined = routed.groupBy("core").transformWithStateInPandas(
         processor,
-        outputStructType=OUTPUT,
+        outputStructType=ddl(OUTPUT),
         outputMode="Append",
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
     columns = result_schema([frame.schema for frame in frames.values()], result.names)
-    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(result), columns)
+    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
 
 
 def _watermarked(frame: DataFrame, stream: Side, window: Window | Windows) -> DataFrame:
@@ -134,10 +136,10 @@ def _sequenced(
 ) -> DataFrame:
     """Return envelopes of rows that have been numbered, for a count window."""
     arranged = _united(
-        frame.mapInArrow(arranger(streams, stream, core_ids[0]), ENVELOPE) for stream, frame in frames.items()
+        frame.mapInArrow(arranger(streams, stream, core_ids[0]), ddl(ENVELOPE)) for stream, frame in frames.items()
     )
     return arranged.groupBy("core").transformWithStateInPandas(
-        Sequencer(streams, routes, core_ids), outputStructType=ENVELOPE, outputMode="Append", timeMode="None"
+        Sequencer(streams, routes, core_ids), outputStructType=ddl(ENVELOPE), outputMode="Append", timeMode="None"
     )
 
 
@@ -148,14 +150,12 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
 def _observed(joined: DataFrame, name: str) -> DataFrame:
     """Let the query's progress show totals, and what each core did."""
     is_record = F.col("core") >= 0
-    totals = ("rows_in", "pairs", "late_rows", "null_rows")
-    held = ("window_rows", "state_bytes")  # null, not 0, in a micro-batch that no core heard of
     decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
         METRICS,
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals),
-        *(F.sum(F.when(is_record, F.col(name))).alias(name) for name in held),
-        F.collect_list(F.when(is_record, F.struct(*METRIC_NAMES))).alias("cores"),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals(Total.DONE)),
+        *(F.sum(F.when(is_record, F.col(name))).alias(name) for name in totals(Total.HELD)),
+        F.collect_list(F.when(is_record, F.struct(*REPORT))).alias("cores"),
         F.struct(
             F.max("generation").alias("generation"),
             F.filter(decisions, lambda reason: reason != "").alias("decisions"),

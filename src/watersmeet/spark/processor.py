@@ -1,9 +1,10 @@
 """One core of a join of two streams.
 
-Order inside a micro-batch, as in-process: left rows probe the stored right rows, then are stored; right rows probe the
-stored left rows, new ones included, then are stored. A left row is stored on one core, and the right row comes there,
-so a pair of two new rows is found once, by the right row. While the routing table changes, a left row may be here for
-the sake of some generations' right rows only (see :mod:`watersmeet.balance.placement`).
+Order inside a micro-batch, as in :mod:`watersmeet.engine.topologies.whole_windows`: left rows probe the stored right
+rows, then are stored; right rows probe the stored left rows, new ones included, then are stored. So one proof holds for
+both: a left row is stored on one core, and the right row comes there, so a pair of two new rows is found once, by the
+right row. While the routing table changes, a left row may be here for the sake of some generations' right rows only
+(see :mod:`watersmeet.balance.placement`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
 from watersmeet.engine.result import gather_pairs, pairs_at_once
-from watersmeet.spark.core import Arrived, Core, row_bytes
+from watersmeet.spark.core import Core, row_bytes
+from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
-from watersmeet.spark.routing import Routing
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.segments import Segments
-from watersmeet.spark.state import Manifest, Origin, Run, RunStore
-from watersmeet.spark.tables import current_reasons
+from watersmeet.spark.state import Manifest, Run, RunStore
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Side
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
@@ -41,12 +42,12 @@ class JoinProcessor(Core):
         *,
         cache_bytes: int,
         fail_on_late: bool,
-        routing: Routing,
+        tables: Tables,
         result: pa.Schema,
     ) -> None:
         super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
-        self._routing = routing
+        self._tables = tables
         self._result = result
         self._windows: dict[Side, StreamWindow] = {}
 
@@ -55,7 +56,7 @@ class JoinProcessor(Core):
         self._segments = Segments(self._plan, store, cache)
         return self._segments
 
-    def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield the pairs of a micro-batch."""
         self._windows = self._segments.windows(manifest.runs, found)
         for side in ("left", "right"):
@@ -72,12 +73,11 @@ class JoinProcessor(Core):
             if group is not None:
                 self.groups.add(side, group)
             if len(storing):
-                runs = manifest.runs[side]
-                made = Origin(side, 0, runs[-1].end if runs else 0, self.live.newest)
-                runs.append(self._segments.add(storing, own, other, made))
+                made = manifest.next(side, self.live.newest)
+                manifest.runs[side].append(self._segments.add(storing, own, other, made))
 
     def _probes(
-        self, arrived: Arrived, other: StreamWindow, runs: list[Run]
+        self, arrived: Envelope, other: StreamWindow, runs: list[Run]
     ) -> Iterator[tuple[StreamWindow, Bools | None]]:
         """Yield a window and which rows probe it (None: all); one per generation where rows look into some of them."""
         if arrived.probed is None:
@@ -93,18 +93,20 @@ class JoinProcessor(Core):
 
     def reasons(self) -> tuple[str, ...]:
         """Return why the newest generation was made."""
-        return current_reasons(self._routing.tables, self._routing.cores, self.live.newest)
+        return self._tables.reasons(self.live.newest)
 
     def merge(self, stream: Side, runs: list[Run]) -> Run:
         """Put the last runs of a side together."""
         return self._segments.merge(stream, runs, self._windows[OTHER_SIDE[stream]])
 
-    def _batch(self, side: Side, arrived: Arrived) -> KeyedBatch:
+    def _batch(self, side: Side, arrived: Envelope) -> KeyedBatch:
+        """Return what has come of a side; its timestamps are known since late rows were left out."""
         counts = arrived.counts
         if counts is None and self._plan.time is None:  # none has come
             counts = {name: np.empty(0, np.int64) for name in OTHER_SIDE}
         arrival = None if counts is None else Arrival(counts[side], counts[OTHER_SIDE[side]])
-        return KeyedBatch(self._plan, side, arrived.rows, arrival)
+        keys = {} if arrived.times is None or self._plan.time is None else {self._plan.time: arrived.times}
+        return KeyedBatch(self._plan, side, arrived.rows, arrival, keys)
 
 
 def _kept(group: Int32s | None, keep: Bools | None) -> Int32s | None:

@@ -4,7 +4,7 @@ What is made of a run, its *piece*, is made once, when its rows arrive, and left
 :mod:`watersmeet.spark.run_cache`), so a worker that has never seen it pays for copying its keys, not for sorting. Only
 a run that is in neither place is read from the state store and sorted again.
 
-A worker remembers at most ``REMEMBERED_BYTES``, those used last. Everything here is found by a run's key, which stands
+What a worker remembers (see :mod:`watersmeet.spark.remembered`) and the cache has is found by a run's key, which stands
 for its content; nothing is ever changed. Columns that a stream has got since a run was stored are null in its rows.
 
 What is trusted. A checkpoint's state comes from outside, so a run that is read from it is validated in full: 1 M rows
@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -39,6 +38,7 @@ from watersmeet.columns.hidden import (
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.spark.envelope import COUNT, to_blob
 from watersmeet.spark.narrow import narrow, widen
+from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.errors import SnapshotError, explain_refusal
@@ -47,11 +47,10 @@ from watersmeet.subwindow.choose import Choice, IndexOrder
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
 
-__all__ = ["REMEMBERED_BYTES", "Content", "Found", "Index", "Runs"]
+__all__ = ["Content", "Found", "Index", "Runs"]
 
 Piece = TypeVar("Piece")
 
-REMEMBERED_BYTES: Final = 2 << 30
 CHOICES: Final = b"watersmeet choices"
 KEY: Final = "key "
 ROW: Final = "row "
@@ -86,11 +85,10 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Known:
     piece: Any
     mapped: MappedRun | None
     """The file it lies in; None for one in this worker's own memory."""
-    nbytes: int
     schema: pa.Schema
     """What its rows were read as: columns may be added when a query starts again."""
 
@@ -98,8 +96,8 @@ class _Remembered:
         return self.schema.equals(schema) and (self.mapped is None or self.mapped.is_intact)
 
 
-_remembered: OrderedDict[str, _Remembered] = OrderedDict()
-"""Pieces by the keys of their runs, the last used at the end. The worker's own: nothing outside refers to it."""
+_remembered: Remembered[str, _Known] = Remembered()
+"""Pieces by the keys of their runs. The worker's own: nothing outside refers to it."""
 
 
 class Runs(ABC, Generic[Piece]):
@@ -129,15 +127,14 @@ class Runs(ABC, Generic[Piece]):
         self._used = []
         if self._cache is not None:
             live = {run.key for some in runs.values() for run in some}
-            for key in [key for key in _remembered if key not in live and not self._cache.has(key)]:  # its file is gone
-                del _remembered[key]
+            has_file = self._cache.has
+            _remembered.forget(lambda key: key not in live and not has_file(key))
 
     def find(self, stream: Side, run: Run, found: Found) -> Piece:
         """Return the piece of a run from where it is at hand."""
         schema = self.schema(stream)
         known = _remembered.get(run.key)
         if known is not None and known.is_good_for(schema):
-            _remembered.move_to_end(run.key)
             found.remembered += 1
             if known.mapped is not None:
                 self._used.append(known.mapped)
@@ -166,10 +163,18 @@ class Runs(ABC, Generic[Piece]):
             self._cache.put(run.key, _to_cache(content))
         return run
 
+    def merged(self, stream: Side, runs: list[Run], add: Callable[[list[Piece], Origin], Run]) -> Run:
+        """Put runs together into one of the next level, in their order; ``add`` makes it of their pieces."""
+        pieces = [self.find(stream, run, Found()) for run in runs]
+        run = add(pieces, Origin(stream, runs[-1].level + 1, runs[0].first, runs[-1].generation))
+        for old in runs:
+            self.remove(old)
+        return run
+
     def remove(self, run: Run) -> None:
         """Forget a run everywhere."""
         self._store.remove(run)
-        _remembered.pop(run.key, None)
+        _remembered.pop(run.key)
         if self._cache is not None:
             self._cache.drop(run.key)
 
@@ -186,9 +191,7 @@ class Runs(ABC, Generic[Piece]):
 
     def _remember(self, key: str, piece: Piece, mapped: MappedRun | None, schema: pa.Schema) -> None:
         is_mapped = mapped is not None and not mapped.is_copy
-        _remembered[key] = _Remembered(piece, mapped, self.nbytes(piece, is_mapped=is_mapped), schema)
-        while len(_remembered) > 1 and sum(known.nbytes for known in _remembered.values()) > REMEMBERED_BYTES:
-            _remembered.popitem(last=False)
+        _remembered.put(key, _Known(piece, mapped, schema), self.nbytes(piece, is_mapped=is_mapped))
 
 
 def _to_state(content: Content) -> pa.Buffer:

@@ -10,7 +10,10 @@ from pyspark.sql import types as spark
 
 from watersmeet.spec.errors import SchemaError, explain_refusal
 
-__all__ = ["arrow_schema", "result_schema"]
+__all__ = ["Columns", "arrow_schema", "ddl", "result_schema"]
+
+Columns = dict[str, str]
+"""Names of columns, and their Spark types."""
 
 BINARY_COLLATION: Final = "UTF8_BINARY"
 SIMPLE: Final[dict[type[spark.DataType], pa.DataType]] = {
@@ -34,6 +37,11 @@ SIMPLE: Final[dict[type[spark.DataType], pa.DataType]] = {
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """Return the Arrow schema in which rows of a DataFrame with ``schema`` travel."""
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema.fields])
+
+
+def ddl(columns: Columns) -> str:
+    """Return the text by which Spark knows a table of these columns."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 def result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spark.StructType:

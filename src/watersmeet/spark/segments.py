@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.spark.envelope import one_batch
@@ -19,6 +20,8 @@ from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["Segments", "segment_of"]
+
+Int64s = npt.NDArray[np.int64]
 
 SEQUENCE = "sequence"
 """What is kept of a count window's numbers: each row's own. Every row to come arrives after those stored."""
@@ -50,17 +53,16 @@ class Segments(Runs[Segment]):
 
     def merge(self, side: Side, runs: list[Run], other: StreamWindow) -> Run:
         """Put runs together into one of the next level, in their order."""
-        parts = [self.find(side, run, Found()).save() for run in runs]
-        sequences = [sequence for _, sequence in parts if sequence is not None]
-        sequence = np.concatenate(sequences) if sequences else None
-        table = pa.Table.from_batches([rows for rows, _ in parts])
-        arrival = None if sequence is None else Arrival(sequence, sequence)
-        batch = KeyedBatch(self._plan, side, one_batch(table), arrival)
-        own, made = StreamWindow(self._plan, side), Origin(side, runs[-1].level + 1, runs[0].first, runs[-1].generation)
-        run = self.add(batch, own, other, made)
-        for merged in runs:
-            self.remove(merged)
-        return run
+
+        def add(segments: list[Segment], made: Origin) -> Run:
+            parts = [segment.save() for segment in segments]
+            sequences = [sequence for _, sequence in parts if sequence is not None]
+            sequence = np.concatenate(sequences) if sequences else None
+            table = pa.Table.from_batches([rows for rows, _ in parts])
+            batch = KeyedBatch(self._plan, side, one_batch(table), _arrival(sequence))
+            return self.add(batch, StreamWindow(self._plan, side), other, made)
+
+        return self.merged(side, runs, add)
 
     def schema(self, stream: Side) -> pa.Schema:
         """Return the schema of a side."""
@@ -68,7 +70,7 @@ class Segments(Runs[Segment]):
 
     def made(self, stream: Side, run: Run, content: Content) -> Segment:
         """Return the segment of a run."""
-        arrival = _arrival(content)
+        arrival = _arrival(content.numbers.get(SEQUENCE))
         if content.indexes:
             return segment_of(content.indexes[WHOLE], content.rows, arrival, run)
         batch = KeyedBatch(self._plan, stream, content.rows, arrival)
@@ -86,6 +88,5 @@ def segment_of(index: Index, rows: pa.RecordBatch, arrival: Arrival | None, run:
     return segment
 
 
-def _arrival(content: Content) -> Arrival | None:
-    sequence = content.numbers.get(SEQUENCE)
+def _arrival(sequence: Int64s | None) -> Arrival | None:
     return None if sequence is None else Arrival(sequence, sequence)

@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.spark.cores import KEEPER
-from watersmeet.spark.envelope import ENVELOPE_NAMES, Envelope, Routes, envelopes, joinable, one_batch, open_blob, seal
+from watersmeet.spark.envelope import ENVELOPE, Envelope, envelopes, joinable, one_batch, open_blob, seal
 from watersmeet.spark.garbage import set_aside
+from watersmeet.spark.routing.contract import Routes
 from watersmeet.spec.expression import Side
 from watersmeet.window.admission import keep_rows
 from watersmeet.window.arrival import count_arrivals
@@ -53,15 +54,18 @@ class Sequencer(StatefulProcessor):
         sizes = {stream: batch.num_rows for stream, batch in arrived.items()}
         counts = count_arrivals(sizes, self._streams.moments(arrived), first)
         totals = {stream: first[stream] + size for stream, size in sizes.items()}
-        table = self._routes.table
-        live = table.newest.number, table.oldest
+        router = self._routes.now()
+        live = router.table.newest.number, router.table.oldest
         for stream, batch in arrived.items():
             keep, nulls = joinable(self._streams, stream, batch)
             kept = {other: before[keep] for other, before in counts[stream].items()}
             whole = Envelope(keep_rows(batch, keep), None, kept)
-            for core, envelope in envelopes(stream, self._routes, whole, first[stream]):
+            for core, envelope in envelopes(stream, router, whole, first[stream]):
                 yield _rows(self._core_ids[core], stream, 0, (totals, live), seal(envelope))  # a core's only ones
-            for core in (*(self._core_ids[core] for core in table.cores), KEEPER):  # each hears of every micro-batch
+            for core in (
+                *(self._core_ids[core] for core in router.table.cores),
+                KEEPER,
+            ):  # each hears of every micro-batch
                 yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((list(totals.values()),))
@@ -92,4 +96,4 @@ def _rows(
     totals, live = known
     counts = [list(totals.values())] * len(blobs)
     values = (core, stream, np.arange(len(blobs)), nulls, counts, *live, pd.array(blobs, pd.ArrowDtype(pa.binary())))
-    return pd.DataFrame(dict(zip(ENVELOPE_NAMES, values, strict=True)))
+    return pd.DataFrame(dict(zip(ENVELOPE, values, strict=True)))

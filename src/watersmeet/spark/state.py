@@ -90,6 +90,11 @@ class Manifest:
         """What tells this join from others."""
         return self.identity.digest
 
+    def next(self, stream: Side, generation: int) -> Origin:
+        """Return where new rows of a stream come from that a generation of the routing table has sent here."""
+        runs = self.runs[stream]
+        return Origin(stream, 0, runs[-1].end if runs else 0, generation)
+
 
 class RunStore:
     """Reads and writes one core's state."""

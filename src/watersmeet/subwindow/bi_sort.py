@@ -67,6 +67,7 @@ class BiSort:
     """Sorted runs; see the module's header."""
 
     supports_groups: ClassVar[bool] = True
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = False
 

@@ -103,8 +103,10 @@ def choose(
     """
     equalities = tuple(number for number, axis in axes.items() if axis.is_equality)
     ranges = tuple(number for number, axis in axes.items() if not axis.is_equality)
-    grouped = wanted == "auto" or STRUCTURES[wanted].supports_groups
-    order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=wanted == "hash")
+    asked = None if wanted == "auto" else STRUCTURES[wanted]
+    grouped = asked is None or asked.supports_groups
+    equality_only = asked is not None and asked.equality_only
+    order = _best_order(equalities, ranges, fractions, grouped=grouped, equality_only=equality_only)
     because = _order_reason(order, axes, time, fractions)
     if wanted != "auto":
         return Choice(wanted, order, f"{because}; structure {wanted} was asked for")

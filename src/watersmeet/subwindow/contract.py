@@ -122,6 +122,8 @@ class Subwindow(Protocol):
 
     supports_groups: ClassVar[bool]
     """Whether it sorts by two keys."""
+    equality_only: ClassVar[bool]
+    """Whether it is good at probes for one key alone: then equalities are its order, where there are any."""
     fixed_capacity: ClassVar[bool]
     """Whether it is made for a number of rows, and takes no more."""
     scans: ClassVar[bool]

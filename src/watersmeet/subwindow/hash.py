@@ -59,6 +59,7 @@ class Hash:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = True
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False
 

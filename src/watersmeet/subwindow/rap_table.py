@@ -63,6 +63,7 @@ class RapTable:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False
 

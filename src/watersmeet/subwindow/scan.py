@@ -53,6 +53,7 @@ class Scan:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = False
     scans: ClassVar[bool] = True
 

@@ -58,6 +58,7 @@ class WibTree:
     """
 
     supports_groups: ClassVar[bool] = False
+    equality_only: ClassVar[bool] = False
     fixed_capacity: ClassVar[bool] = True
     scans: ClassVar[bool] = False
 

@@ -82,6 +82,10 @@ class JoinPlan:
         """Timestamps are measured in units of 10^-time_scale seconds."""
         return MICRO_SCALE if self.time is None else self.axes[self.time].domain.scale
 
+    def parts(self, side: Side) -> list[tuple[JoinPlan, Side]]:
+        """Return the joins of two that a side takes part in: this one."""
+        return [(self, side)]
+
     def time_axis(self, side: Side) -> AxisSide:
         """Return where a side of a time window has its timestamps."""
         assert self.time is not None

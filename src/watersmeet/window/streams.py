@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.arrival import Moments
+
+if TYPE_CHECKING:
+    from watersmeet.window.plan import JoinPlan
 
 __all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of"]
 
@@ -65,6 +68,10 @@ class Streams(Protocol):
 
     def length(self, stream: Side) -> int:
         """Return how long a row of a stream stays: in the units of the timestamps, or in rows."""
+        ...
+
+    def parts(self, stream: Side) -> Iterable[tuple[JoinPlan, Side]]:
+        """Return the joins of two that a stream takes part in, and its side of each."""
         ...
 
     def time_axis(self, stream: Side) -> AxisSide:

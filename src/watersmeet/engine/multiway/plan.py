@@ -12,7 +12,7 @@ that read more. Everything below, indexes and windows, knows joins of two stream
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -131,18 +131,18 @@ class MultiPlan:
         """Return how long a row of a stream stays."""
         return self.lengths[stream]
 
-    def _pairs_of(self, stream: Side) -> Iterator[PairPlan]:
-        """Yield what holds between a stream and each other one."""
-        return (pair for streams, pair in self.pairs.items() if stream in streams)
+    def parts(self, stream: Side) -> list[tuple[JoinPlan, Side]]:
+        """Return the joins of a stream with each other one, and its side of each."""
+        return [(pair.plan, pair.side(stream)) for streams, pair in self.pairs.items() if stream in streams]
 
     def time_axis(self, stream: Side) -> AxisSide:
         """Return where a time window's stream has its timestamps."""
-        pair = next(self._pairs_of(stream))
-        return pair.plan.time_axis(pair.side(stream))
+        plan, side = self.parts(stream)[0]
+        return plan.time_axis(side)
 
     def compared(self, stream: Side) -> list[AxisSide]:
         """Return the axes on which a row of a stream must have a value to match anything."""
-        return [axis for pair in self._pairs_of(stream) for axis in pair.plan.compared(pair.side(stream))]
+        return [axis for plan, side in self.parts(stream) for axis in plan.compared(side)]
 
     def condition(self, stream: Side) -> Predicate | None:
         """Return what a row of a stream must satisfy by itself; None: nothing."""

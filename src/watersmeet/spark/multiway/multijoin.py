@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.multiway.plan import plan_streams
-from watersmeet.spark.multiway.identity import multi_identity
+from watersmeet.spark.identity import join_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
-from watersmeet.spark.multiway.routing import MultiRoutes, MultiRoutingName, choose_multi_routing
+from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
+from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Predicate, Side
 from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options
 from watersmeet.spec.streams import check_names, read_predicate
@@ -91,7 +93,7 @@ def multijoin(
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
-        multi_identity(plan, spread, ids, partitions_of(spark)),
+        join_identity(plan, spread, ids, partitions_of(spark)),
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
     )
@@ -99,7 +101,7 @@ def multijoin(
         streams,
         streams=plan,
         window=plan.window,
-        routes=MultiRoutes(spread, plan),
+        routes=Routes(spread, Tables(len(ids))),
         core_ids=ids,
         processor=processor,
         result=plan.result_schema,

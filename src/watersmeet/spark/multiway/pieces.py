@@ -37,7 +37,7 @@ class Pieces(Runs[Piece]):
                 stages.of[stream].add(self.find(stream, run, found))
         return stages
 
-    def add(self, block: Block, stages: Stages, level: int = 0) -> Run:
+    def add(self, block: Block, stages: Stages, made: Origin) -> Run:
         """Store a block (not empty) as a run, and as a piece of its stage."""
         stage = stages.of[block.stream]
         piece = stage.piece(block, stages.of)
@@ -46,23 +46,23 @@ class Pieces(Runs[Piece]):
             for partner, segment in piece.segments.items()
         }
         content = Content(block.rows, block.counts or {}, indexes)
-        return self.keep(content, piece, piece.chunk.place, Origin(block.stream, level, piece.chunk.first, 0))
+        return self.keep(content, piece, piece.chunk.place, made)
 
     def merge(self, stream: Side, runs: list[Run], stages: Stages) -> Run:
         """Put runs together into one of the next level; ``stages`` are what its indexes are chosen for."""
         store = stages.of[stream].rows
-        chunks = [self.find(stream, run, Found()).chunk for run in runs]
-        rows = one_batch(pa.Table.from_batches([chunk.rows for chunk in chunks]))
-        counted = [counts for chunk in chunks if (counts := store.counts(chunk)) is not None]
-        counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
-        alone = Stages(self._plan, dict.fromkeys(self._plan.streams, runs[0].first))
-        for name, stage in stages.of.items():
-            if name != stream:
-                alone.of[name] = stage
-        run = self.add(Block(stream, rows, counts, runs[0].first, {}), alone, runs[-1].level + 1)
-        for merged in runs:
-            self.remove(merged)
-        return run
+
+        def add(pieces: list[Piece], made: Origin) -> Run:
+            rows = one_batch(pa.Table.from_batches([piece.chunk.rows for piece in pieces]))
+            counted = [counts for piece in pieces if (counts := store.counts(piece.chunk)) is not None]
+            counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
+            alone = Stages(self._plan, dict.fromkeys(self._plan.streams, made.first))
+            for name, stage in stages.of.items():
+                if name != stream:
+                    alone.of[name] = stage
+            return self.add(Block(stream, rows, counts, made.first, {}), alone, made)
+
+        return self.merged(stream, runs, add)
 
     def schema(self, stream: Side) -> pa.Schema:
         """Return the schema of a stream."""

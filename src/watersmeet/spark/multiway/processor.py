@@ -10,7 +10,6 @@ these, and the stash begins anew: what it lacks is recomputed.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -23,11 +22,13 @@ from watersmeet.engine.multiway.rows import RowStore
 from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.engine.result import pairs_at_once
-from watersmeet.spark.core import Arrived, Core, row_bytes
+from watersmeet.spark.core import Core, row_bytes
+from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.multiway.pieces import Pieces
+from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import REMEMBERED_BYTES, Found
+from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spec.expression import Side
 from watersmeet.spec.options import Strategy
@@ -36,9 +37,8 @@ __all__ = ["MultiJoinProcessor", "StrategyOptions"]
 
 Runs = tuple[str, ...]
 
-_remembered: OrderedDict[Runs, Circular] = OrderedDict()
-"""Strategies with their stages, by the keys of the runs that these are made of, the last used at the end: as many as
-together take no more than ``REMEMBERED_BYTES``."""
+_remembered: Remembered[Runs, Circular] = Remembered()
+"""Strategies with their stages, by the keys of the runs that these are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,15 @@ class MultiJoinProcessor(Core):
         self._pieces = Pieces(self._plan, store, cache)
         return self._pieces
 
-    def join(self, manifest: Manifest, arrived: dict[Side, Arrived], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[Side, Envelope], found: Found) -> Iterator[pa.Table]:
         """Yield the results of a micro-batch."""
         strategy = self._strategy = self._recalled(manifest, found)
         stages = strategy.stages
         for stream, new in arrived.items():
             if new.rows.num_rows == 0:
                 continue
-            block = stages.block(stream, new.rows, new.counts)
-            manifest.runs[stream].append(self._pieces.add(block, stages))
+            block = stages.block(stream, new.rows, new.counts, new.times)
+            manifest.runs[stream].append(self._pieces.add(block, stages, manifest.next(stream, self.live.newest)))
             step = pairs_at_once(sum(map(_row_bytes, stages.of.values())))
             for partials in strategy.join(block):
                 for begin in range(0, len(partials), step):
@@ -93,7 +93,7 @@ class MultiJoinProcessor(Core):
 
     def rest(self, manifest: Manifest) -> None:
         """Go on with the stages if this worker remembers them; none need be put together."""
-        self._strategy = _remembered.pop(_keys(manifest), None)
+        self._strategy = _remembered.pop(_keys(manifest))
 
     def settled(self, manifest: Manifest, before: Mapping[Side, int]) -> None:
         """Bring the stages to what the manifest lists, and remember them."""
@@ -104,13 +104,11 @@ class MultiJoinProcessor(Core):
             pieces = [self._pieces.find(stream, run, Found()) for run in manifest.runs[stream]]
             self._strategy.stages.of[stream].replace(pieces)
         self._merged.clear()
-        _remembered[_keys(manifest)] = self._strategy
-        while len(_remembered) > 1 and sum(map(_nbytes, _remembered.values())) > REMEMBERED_BYTES:
-            _remembered.popitem(last=False)
+        _remembered.put(_keys(manifest), self._strategy, _nbytes(self._strategy))
 
     def _recalled(self, manifest: Manifest, found: Found) -> Circular:
         """Return the strategy that joined the last micro-batch, if its stages still hold, or a new one."""
-        known = _remembered.pop(_keys(manifest), None)
+        known = _remembered.pop(_keys(manifest))
         stages = self._pieces.stages(manifest.runs, found)
         if known is not None and all(
             _are_the_same(stage.rows, known.stages.of[stream].rows) for stream, stage in stages.of.items()

@@ -6,73 +6,166 @@
   row to every core that owns a bucket its distances touch: a result is found at the core of its centre row.
 - ``replicate``: anything else. Rows of one stream, best the largest, are spread by a hash of their keys; those of all
   others go to every core. A result is found at the core of the one row that is not replicated.
+
+They are routings as those of two streams are (:mod:`watersmeet.spark.routing.contract`). A new one is a class here and
+a line in ``MULTI_ROUTINGS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from typing import Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Int64s
-from watersmeet.balance.generation import RoutingTable, first_generation
-from watersmeet.balance.placement import Route, place_left, place_right
+from watersmeet.balance.generation import RoutingTable
+from watersmeet.balance.placement import Buckets, Route, place_left
 from watersmeet.columns.keys import axis_keys, group_keys
-from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
-from watersmeet.spark.routing import buckets_of, is_bucketable, pick_kind, reach_of, turns_of
+from watersmeet.engine.multiway.plan import MultiPlan
+from watersmeet.spark.earlier import text_of
+from watersmeet.spark.multiway.spots import Spot, Spots, connections, stream_of, width_of
+from watersmeet.spark.routing.buckets import find_buckets, is_bucketable
+from watersmeet.spark.routing.contract import Grouped, Routing, axis_to_json, pick
 from watersmeet.spec.errors import SpecificationError, explain_refusal
-from watersmeet.spec.expression import Column, Expression, Side, sides_of, with_columns
-from watersmeet.spec.normal import Axis, KeyDomain
+from watersmeet.spec.expression import Side
+from watersmeet.spec.normal import Axis
 
-__all__ = ["MultiRoutes", "MultiRouting", "MultiRoutingName", "Spot", "choose_multi_routing"]
+__all__ = ["MULTI_ROUTINGS", "MultiRoutingName", "choose_multi_routing"]
 
 MultiRoutingName = Literal["auto", "hash", "bucket", "replicate"]
 
-HERE: Final = (Fraction(0), Fraction(0))
+
+@dataclass(frozen=True)
+class _ByOneKey(Grouped[MultiPlan]):
+    """A routing by one key, which every stream has at its spot."""
+
+    spots: Spots
+
+    def axis(self, stream: Side) -> tuple[Spot, Axis]:
+        """Return a stream's spot, and the axis that it names."""
+        spot = dict(self.spots)[stream]
+        return spot, self.plan.pair(*spot.pair).plan.axes[spot.axis]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a stream's rows get their key from: an axis of the streams ``pair``."""
+@dataclass(frozen=True)
+class MultiHash(_ByOneKey):
+    """By the key that equalities make the same in all streams."""
 
-    pair: tuple[Side, Side]
-    axis: int
-    reach: tuple[Fraction, Fraction] = HERE
-    """How far the centre's value may lie from the row's: lowest and highest difference."""
+    name: ClassVar[str] = "hash"
+    needs: ClassVar[str] = "equalities that connect a column of every stream"
+
+    @classmethod
+    def of(cls, plan: MultiPlan, cores: int, largest: Side) -> Self | None:  # noqa: ARG003 -- no stream is replicated
+        """Return the routing of a join; None where no equalities connect all streams."""
+        return next((cls(cores, plan, spots) for _, spots in connections(plan, lambda axis: axis.is_equality)), None)
+
+    def has_one_place(self, stream: Side) -> bool:
+        """Tell whether each row of a stream goes to one core alone: those of the first stream do."""
+        return stream == self.plan.streams[0]
+
+    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+        """Return the key of each row."""
+        spot, axis = self.axis(stream)
+        pair = self.plan.pair(*spot.pair)
+        key = group_keys([axis_keys(axis, pair.side(stream), rows, pair.plan.schemas)])
+        return Buckets(lambda _: (key, key))
+
+    def to_json(self) -> Any:  # noqa: ANN401
+        """Return what a checkpoint is bound to."""
+        return {"kind": self.name, "centre": None, "by": _spots_to_json(self)}
+
+    def earlier_text(self) -> str:
+        """Return the text of format 3."""
+        return _earlier_text(self.name, self.cores, self.spots, None)
 
 
-@dataclass(frozen=True, slots=True)
-class MultiRouting:
-    """How rows are spread over ``cores`` cores."""
+@dataclass(frozen=True)
+class MultiBucket(_ByOneKey):
+    """By the buckets of one stream's values, which bands keep those of all others close to."""
 
-    kind: Literal["hash", "bucket", "replicate"]
-    cores: int
-    spots: tuple[tuple[Side, Spot], ...] = ()
-    """For ``hash`` and ``bucket``, by stream."""
-    centre: Side | None = None
-    """The stream whose rows go to one core each, for ``bucket`` and ``replicate``."""
+    name: ClassVar[str] = "bucket"
+    needs: ClassVar[str] = "bands that connect a column of every stream"
+    has_buckets: ClassVar[bool] = True
+
+    centre: Side
+    """The stream whose rows go to one core each."""
+
+    @classmethod
+    def of(cls, plan: MultiPlan, cores: int, largest: Side) -> Self | None:  # noqa: ARG003
+        """Return the routing whose centre is the nearest to all others; None where no bands connect all streams."""
+        found = connections(plan, is_bucketable)
+        best = min(found, key=lambda option: sum(width_of(spot) for _, spot in option[1]), default=None)
+        return None if best is None else cls(cores, plan, best[1], stream_of(best[0]))
+
+    def has_one_place(self, stream: Side) -> bool:
+        """Tell whether each row of a stream goes to one core alone: those of the centre do."""
+        return stream == self.centre
+
+    def buckets(self, stream: Side, rows: pa.RecordBatch) -> Buckets:
+        """Return the buckets that the centre's value can lie in, as far as it may lie from each row's."""
+        spot, axis = self.axis(stream)
+        pair = self.plan.pair(*spot.pair)
+        find = find_buckets(axis, pair.side(stream), pair.plan.schemas, rows, spot.reach)
+        widest = max(width_of(spot) for _, spot in self.spots)
+        return Buckets(lambda widths: find(widest * widths))
+
+    def to_json(self) -> Any:  # noqa: ANN401
+        """Return what a checkpoint is bound to."""
+        return {"kind": self.name, "centre": self.centre, "by": _spots_to_json(self)}
+
+    def earlier_text(self) -> str:
+        """Return the text of format 3."""
+        return _earlier_text(self.name, self.cores, self.spots, self.centre)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """An axis between two streams: ``left - right`` lies in ``reach``."""
+@dataclass(frozen=True)
+class Replicate(Routing[MultiPlan]):
+    """One stream's rows are spread, those of all others go everywhere."""
 
-    pair: tuple[Side, Side]
-    axis: int
-    left: Expression
-    right: Expression
-    domain: KeyDomain
-    reach: tuple[Fraction, Fraction]
+    name: ClassVar[str] = "replicate"
+    needs: ClassVar[str] = "nothing"
+
+    centre: Side
+    """The stream that is spread."""
+
+    @classmethod
+    def of(cls, plan: MultiPlan, cores: int, largest: Side) -> Self:
+        """Return the routing of a join that spreads its ``largest`` stream."""
+        return cls(cores, plan, largest)
+
+    def route(
+        self,
+        stream: Side,
+        rows: pa.RecordBatch,
+        first: int,
+        table: RoutingTable,
+        *,
+        counts: bool = False,  # noqa: ARG002 -- no stream but the centre goes by groups
+    ) -> list[Route]:
+        """Return for every core the rows of a stream that it gets."""
+        if stream != self.centre:
+            everything = np.arange(rows.num_rows)
+            return [Route(core, everything) for core in range(self.cores)]
+        turns = self.turns(stream, rows, first)
+        return place_left(table, Buckets(lambda _: (turns, turns)), lambda: turns)
+
+    def to_json(self) -> Any:  # noqa: ANN401
+        """Return what a checkpoint is bound to."""
+        return {"kind": self.name, "centre": self.centre, "by": {}}
+
+    def earlier_text(self) -> str:
+        """Return the text of format 3."""
+        return _earlier_text(self.name, self.cores, (), self.centre)
+
+
+MULTI_ROUTINGS: Final[tuple[type[MultiHash | MultiBucket | Replicate], ...]] = (MultiHash, MultiBucket, Replicate)
+"""The best first: ``"auto"`` is the first that a join allows."""
 
 
 def choose_multi_routing(
     wanted: MultiRoutingName, plan: MultiPlan, cores: int, largest: Side | None = None
-) -> MultiRouting:
+) -> Routing[MultiPlan]:
     """Return the first routing that applies, or the one asked for if it does."""
     if largest is not None and largest not in plan.schemas:
         raise SpecificationError(
@@ -80,141 +173,25 @@ def choose_multi_routing(
                 f"largest={largest!r}", f"one of the streams: {', '.join(plan.streams)}", "check the spelling"
             )
         )
-    possible = [
-        routing
-        for routing in (
-            _by_hash(plan, cores),
-            _by_bucket(plan, cores),
-            MultiRouting("replicate", cores, centre=largest or plan.streams[0]),
-        )
-        if routing is not None
-    ]
-    needs = "hash needs equalities, bucket bands, that connect a column of every stream"
-    kinds = {routing.kind: routing for routing in possible}
-    return kinds[pick_kind(wanted, get_args(MultiRoutingName), list(kinds), plan.predicate, needs)]
+    spread = largest or plan.streams[0]
+    possible = [routing for kind in MULTI_ROUTINGS if (routing := kind.of(plan, cores, spread)) is not None]
+    return pick(wanted, MULTI_ROUTINGS, possible, plan.predicate)
 
 
-def _by_hash(plan: MultiPlan, cores: int) -> MultiRouting | None:
-    found = _starts(plan, [edge for edge, axis in _edges(plan) if axis.is_equality])
-    return next((MultiRouting("hash", cores, spots) for _, spots in found), None)
+def _spots_to_json(routing: _ByOneKey) -> Any:  # noqa: ANN401
+    return {
+        stream: {
+            "streams": list(spot.pair),
+            "by": axis_to_json(routing.axis(stream)[1]),
+            "reach": list(map(str, spot.reach)),
+        }
+        for stream, spot in routing.spots
+    }
 
 
-def _by_bucket(plan: MultiPlan, cores: int) -> MultiRouting | None:
-    """Return the routing whose centre is the nearest to all others."""
-    found = _starts(plan, [edge for edge, axis in _edges(plan) if is_bucketable(axis)])
-    best = min(found, key=lambda option: sum(_width(spot) for _, spot in option[1]), default=None)
-    return None if best is None else MultiRouting("bucket", cores, best[1], _stream_of(best[0]))
-
-
-def _starts(plan: MultiPlan, edges: list[_Edge]) -> Iterator[tuple[Expression, tuple[tuple[Side, Spot], ...]]]:
-    """Yield every expression that edges connect with all streams, and the spots of these nearest to it.
-
-    Only edges of one domain are used together: other keys could not be compared.
-    """
-    for domain in dict.fromkeys(edge.domain for edge in edges):
-        own = [edge for edge in edges if edge.domain == domain]
-        for start in dict.fromkeys(node for edge in own for node in (edge.left, edge.right)):
-            found = _nearest(own, start)
-            if set(found) == set(plan.streams):
-                yield start, tuple((stream, found[stream]) for stream in plan.streams)
-
-
-def _edges(plan: MultiPlan) -> Iterator[tuple[_Edge, Axis]]:
-    """Yield every axis of the predicate, its expressions read as those of the streams."""
-    for pair in plan.pairs.values():
-        for number, axis in enumerate(pair.plan.axes):
-            if number != pair.plan.time:
-                left, right = (_of_stream(expression, pair) for expression in (axis.left, axis.right))
-                reach = reach_of(axis) if is_bucketable(axis) else HERE
-                yield _Edge((pair.left, pair.right), number, left, right, axis.domain, reach), axis
-
-
-def _of_stream(expression: Expression, pair: PairPlan) -> Expression:
-    names = {"left": pair.left, "right": pair.right}
-    return with_columns(expression, lambda column: Column(names[column.side], column.name))
-
-
-def _nearest(edges: list[_Edge], start: Expression) -> dict[Side, Spot]:
-    """Return for every stream that is connected with ``start`` its spot nearest to that, as Dijkstra found it."""
-    first = next(edge for edge in edges if start in (edge.left, edge.right))
-    waiting: dict[Expression, Spot] = {start: Spot(first.pair, first.axis)}
-    found: dict[Side, Spot] = {}
-    done: set[Expression] = set()
-    while waiting:
-        node = min(waiting, key=lambda each: _width(waiting[each]))
-        spot = waiting.pop(node)
-        done.add(node)
-        found.setdefault(_stream_of(node), spot)
-        low, high = spot.reach  # start - node lies in [low, high]
-        for edge in edges:
-            if node == edge.left and edge.right not in done:  # start - right = (start - left) + (left - right)
-                _offer(waiting, edge.right, Spot(edge.pair, edge.axis, (low + edge.reach[0], high + edge.reach[1])))
-            elif node == edge.right and edge.left not in done:  # start - left = (start - right) - (left - right)
-                _offer(waiting, edge.left, Spot(edge.pair, edge.axis, (low - edge.reach[1], high - edge.reach[0])))
-    return found
-
-
-def _offer(waiting: dict[Expression, Spot], node: Expression, spot: Spot) -> None:
-    if node not in waiting or _width(spot) < _width(waiting[node]):
-        waiting[node] = spot
-
-
-def _width(spot: Spot) -> Fraction:
-    return spot.reach[1] - spot.reach[0]
-
-
-def _stream_of(expression: Expression) -> Side:
-    """Return the stream that an expression of one stream reads."""
-    (stream,) = sides_of(expression)
-    return stream
-
-
-@dataclass(frozen=True)
-class MultiRoutes:
-    """Says which cores get which rows of a join of many streams: ``Routes`` of envelopes."""
-
-    routing: MultiRouting
-    plan: MultiPlan
-
-    def __call__(self, stream: Side, rows: pa.RecordBatch, routed: int) -> list[Route]:
-        """Return for every core the rows it gets; ``routed`` counts the rows routed before."""
-        routing = self.routing
-
-        def turns() -> Int64s:
-            plans = [(pair.plan, pair.side(stream)) for streams, pair in self.plan.pairs.items() if stream in streams]
-            return turns_of(plans, rows, routed)
-
-        if routing.kind == "replicate" and stream != routing.centre:
-            everything = np.arange(rows.num_rows)
-            return [Route(core, everything) for core in range(routing.cores)]
-        if routing.kind == "bucket":
-            if stream == routing.centre:
-                return place_left(self.table, lambda width: self._buckets(stream, rows, width), turns)
-            return place_right(self.table, lambda width: self._buckets(stream, rows, width))
-        key = self._key(stream, rows) if routing.kind == "hash" else turns()
-        return place_left(self.table, lambda _: (key, key), turns)
-
-    @property
-    def table(self) -> RoutingTable:
-        """The routing table, which stays the first one."""
-        return RoutingTable((first_generation(self.routing.cores),))
-
-    @cached_property
-    def _spots(self) -> dict[Side, Spot]:
-        return dict(self.routing.spots)
-
-    @cached_property
-    def _width(self) -> Fraction:
-        """The widest reach of any stream: what buckets are measured in."""
-        return max(map(_width, self._spots.values()))
-
-    def _key(self, stream: Side, rows: pa.RecordBatch) -> Int64s:
-        pair = self.plan.pair(*self._spots[stream].pair)
-        axis = pair.plan.axes[self._spots[stream].axis]
-        return group_keys([axis_keys(axis, pair.side(stream), rows, pair.plan.schemas)])
-
-    def _buckets(self, stream: Side, rows: pa.RecordBatch, width: int) -> tuple[Int64s, Int64s]:
-        spot = self._spots[stream]
-        pair = self.plan.pair(*spot.pair)
-        axis = pair.plan.axes[spot.axis]
-        return buckets_of(axis, pair.side(stream), pair.plan.schemas, rows, reach=spot.reach, width=self._width * width)
+def _earlier_text(name: str, cores: int, spots: Spots, centre: Side | None) -> str:
+    known = (
+        f"({stream!r}, {text_of('Spot', pair=spot.pair, axis=spot.axis, reach=spot.reach)})" for stream, spot in spots
+    )
+    start = text_of("MultiRouting", kind=name, cores=cores).removesuffix(")")
+    return f"{start}, spots=({', '.join(known)}), centre={centre!r})"

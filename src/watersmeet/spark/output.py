@@ -1,0 +1,105 @@
+"""What a core gives Spark: results for the unpacker, and one report of each micro-batch.
+
+:class:`Report` alone says what is reported. The columns that the operator returns, what the query's progress shows and
+adds up, and what the balancer reads all follow from its fields: a new number is a field here, and whoever counts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum, auto
+from typing import Any, Final, Self
+
+import pandas as pd
+import pyarrow as pa
+
+from watersmeet.spark.cores import KEEPER
+from watersmeet.spark.envelope import to_blobs
+from watersmeet.spark.hand_over import leave_pairs
+from watersmeet.spark.schema import Columns
+from watersmeet.spec.expression import Side
+
+__all__ = ["OUTPUT", "REPORT", "Report", "Total", "report_rows", "result_rows", "totals"]
+
+
+class Total(Enum):
+    """How the query's progress adds a number up over all cores."""
+
+    DONE = auto()
+    """What a micro-batch did: 0 where no core heard of it."""
+    HELD = auto()
+    """What is held after it: null where no core heard of it."""
+
+
+def _column(kind: str, total: Total | None = None) -> Any:  # noqa: ANN401 -- as ``field`` itself
+    """Return a field that Spark gets as a column of type ``kind``."""
+    return field(default=None if kind == "string" else 0, metadata={"kind": kind, "total": total})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one core did in one micro-batch, and what it holds after it."""
+
+    core: int = field(default=KEEPER, metadata={"kind": "int"})
+    """The keeper's report is not shown."""
+    rows_in: int = _column("bigint", Total.DONE)
+    pairs: int = _column("bigint", Total.DONE)
+    late_rows: int = _column("bigint", Total.DONE)
+    null_rows: int = _column("bigint", Total.DONE)
+    window_rows: int = _column("bigint", Total.HELD)
+    state_bytes: int = _column("bigint", Total.HELD)
+    runs: int = _column("int")
+    runs_remembered: int = _column("int")
+    runs_mapped: int = _column("int")
+    runs_read: int = _column("int")
+    busy_seconds: float = _column("double")
+    work_seconds: float = _column("double")
+    """Of the busy time: probing and storing alone."""
+    generation: int = _column("bigint")
+    """The newest one of the routing table."""
+    oldest: int = _column("bigint")
+    """The oldest one that it has rows of."""
+    newest_bytes: str | None = _column("string")
+    """As JSON: how many bytes of each stream were stored by the newest generation."""
+    groups: str | None = _column("string")
+    """What :class:`~watersmeet.balance.loads.GroupReport` reads."""
+
+    @classmethod
+    def read(cls, shown: Mapping[str, Any]) -> Self:
+        """Return a report from what the query's progress shows of it."""
+        return cls(**shown)
+
+    @property
+    def bytes_by_newest(self) -> dict[Side, int]:
+        """How many bytes of each stream were stored by the newest generation."""
+        found: dict[Side, int] = json.loads(self.newest_bytes or "{}")
+        return found
+
+
+REPORT: Final[Columns] = {column.name: column.metadata["kind"] for column in fields(Report)}
+OUTPUT: Final[Columns] = {"blob": "binary", "file": "string", "decisions": "string"} | REPORT
+"""Results in files or blobs, and for each core and micro-batch a report. The keeper's row has the reasons for the
+newest generation."""
+
+
+def totals(total: Total) -> list[str]:
+    """Return the columns that are added up in one way."""
+    return [column.name for column in fields(Report) if column.metadata.get("total") is total]
+
+
+def result_rows(results: pa.Table) -> pd.DataFrame:
+    """Return rows of ``OUTPUT`` that bring the unpacker some results."""
+    file = leave_pairs(results)
+    return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report(), None)
+
+
+def report_rows(report: Report, decisions: str | None = None) -> pd.DataFrame:
+    """Return a row of ``OUTPUT``: a report, and the keeper's reasons."""
+    return _rows(pa.nulls(1, pa.binary()), None, report, decisions)
+
+
+def _rows(blobs: pa.BinaryArray, file: str | None, report: Report, decisions: str | None) -> pd.DataFrame:
+    blob = pd.array(blobs, pd.ArrowDtype(pa.binary()))
+    return pd.DataFrame({"blob": blob, "file": file, "decisions": decisions} | asdict(report))

@@ -1,0 +1,1 @@
+"""Which cores a row goes to."""

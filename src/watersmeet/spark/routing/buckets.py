@@ -1,0 +1,92 @@
+"""Buckets of an axis: which ones the values lie in that a row is looked for by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.balance.placement import Span
+from watersmeet.columns.keys import axis_keys, axis_values
+from watersmeet.columns.vectors import to_float
+from watersmeet.kernels.keys import shift_ranges
+from watersmeet.spec.expression import Side
+from watersmeet.spec.normal import Axis
+from watersmeet.spec.typing import Schemas
+
+__all__ = ["HERE", "Reach", "find_buckets", "is_bucketable", "reach_of"]
+
+Floats = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+Reach = tuple[Fraction, Fraction]
+"""The lowest and the highest difference of two values that meet."""
+
+HERE: Final[Reach] = (Fraction(0), Fraction(0))
+ROUNDINGS: Final = 64
+"""Units in the last place that a chain of eight bands cannot move a value by."""
+FARTHEST: Final = 2.0**44
+LARGEST_EDGE: Final = 1e300
+
+
+def is_bucketable(axis: Axis) -> bool:
+    """Tell whether an axis bounds the difference of its values on both sides, and these are numbers."""
+    return (
+        (axis.domain.is_integer or axis.domain.kind == "double_offset")
+        and not axis.domain.nulls
+        and axis.differences.is_band
+        and bool(axis.differences.parts)
+    )
+
+
+def reach_of(axis: Axis) -> Reach:
+    """Return the lowest and the highest difference ``left - right`` that a band allows."""
+    lows, highs = zip(*axis.differences.parts, strict=True)
+    return min(lows), max(highs)
+
+
+def find_buckets(
+    axis: Axis, side: Side, schemas: Schemas, rows: pa.RecordBatch, reach: Reach
+) -> Callable[[Fraction], Span]:
+    """Return what finds, for any width of buckets, the first and the last one that a row is looked for by.
+
+    That are those of the values whose difference from the row's own lies in ``reach``; without any reach it is the
+    row's own value, and there is one bucket. The rows' values are computed here, once for all widths.
+    """
+    if axis.domain.is_integer:
+        key = axis_keys(axis, side, rows, schemas)
+        return lambda width: _of_integers(key, reach, width)
+    values = np.broadcast_to(to_float(axis_values(axis, side, rows, schemas)), (rows.num_rows,))
+    return lambda width: _of_floats(values, reach, width)
+
+
+def _of_integers(key: Int64s, reach: Reach, width: Fraction) -> Span:
+    step = max(1, int(width))
+    if reach == HERE:
+        bucket = key // step
+        return bucket, bucket
+    ends = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
+    shift_ranges(key, int(reach[0]), True, int(reach[1]), True, *ends)  # noqa: FBT003
+    return ends[0] // step, ends[1] // step
+
+
+def _of_floats(values: Floats, reach: Reach, width: Fraction) -> Span:
+    size = max(float(width), float(np.finfo(float).tiny))
+    # Values that share the last bucket anyway are brought nearer: moving all towards zero keeps neighbours neighbours.
+    edge = min(2 * FARTHEST * size, LARGEST_EDGE)
+    values = np.clip(np.where(np.isnan(values), np.inf, values), -edge, edge)
+    if reach == HERE:
+        bucket = _bucket_number(values, size)
+        return bucket, bucket
+    # Both ends are moved outwards by more than any rounding: a bucket too many costs a copy, one too few a pair.
+    low, high = map(float, reach)
+    slack = ROUNDINGS * np.spacing(np.maximum(np.abs(values), max(abs(low), abs(high))))
+    return _bucket_number(values + low - slack, size), _bucket_number(values + high + slack, size)
+
+
+def _bucket_number(values: Floats, width: float) -> Int64s:
+    """Return bucket numbers; all values so far out that a bucket is no wider than their rounding share the last one."""
+    return np.clip(np.floor(values / width), -FARTHEST, FARTHEST).astype(np.int64)
