@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="benchmarks",
         description="Runs the experiments of a suite. Each prints its tables and writes a JSON file and plots.",
     )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what has been measured is written
     suites = parser.add_subparsers(title="suites", metavar="SUITE", required=True)
     for name, suite in SUITES.items():
         _add_suite(suites.add_parser(name, help=suite.about, description=f"Measures {suite.about}."), name, suite)
@@ -26,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:
+    parser.set_defaults(data=None, against=None)  # of suites that have no such option
     parser.epilog = f"Experiments: {', '.join(suite.experiments)}."
     parser.add_argument("--quick", action="store_true", help="much smaller sizes; goals are not judged")
     parser.add_argument(
@@ -36,11 +40,22 @@ def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None
     )
     if name == "kernels":
         parser.add_argument(
-            "--data", type=Path, help="folder of real data, with ticks/ in it (default: ../shared/data if it is there)"
+            "--data",
+            type=Path,
+            default=os.environ.get("WATERSMEET_DATA"),
+            help="folder of real data, with ticks/ in it (default: WATERSMEET_DATA, without which ticks are generated)",
+        )
+    if any(experiment.against is not None for experiment in suite.experiments.values()):
+        parser.add_argument(
+            "--against",
+            type=Path,
+            metavar="SRC",
+            help="compare with an older tree of the package in one run: the folder with its watersmeet/",
         )
     parser.set_defaults(
-        data=None,
-        command=lambda given: run_suite(suite, Options(given.quick, given.out, given.data), only=given.only),
+        command=lambda given: run_suite(
+            suite, Options(given.quick, given.out, given.data, given.against), only=given.only
+        )
     )
 
 

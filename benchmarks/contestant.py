@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypedDict, cast
 
@@ -24,12 +24,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.data import STREAMS, SideName, stream_rows
-from benchmarks.experiment import Context, median
+from benchmarks.experiment import NO_SLOWER, Context, DisagreementError, Experiment, median
 from benchmarks.feed import KEY_RANGE, band_width
 from benchmarks.process import Worker
+from benchmarks.report import Goal
 
 __all__ = [
     "CORES",
+    "EMPTY",
+    "OURS",
     "ROW_BYTES",
     "Arena",
     "Condition",
@@ -38,12 +41,20 @@ __all__ = [
     "CoreRecord",
     "MicroBatch",
     "SparkTask",
+    "compare_trees",
     "median_rate",
     "median_seconds",
+    "rivals",
+    "with_older_tree",
 ]
 
-ContestantName = Literal["ours", "ours, pair by pair", "empty pipeline", "Spark, format 2", "Spark, format 4"]
+ContestantName = Literal[
+    "ours", "ours before", "ours, pair by pair", "empty pipeline", "Spark, format 2", "Spark, format 4"
+]
 Condition = Literal["band", "equality"]
+OURS: Final[ContestantName] = "ours"
+EMPTY: Final[ContestantName] = "empty pipeline"
+BEFORE: Final[ContestantName] = "ours before"
 CORES: Final = 2
 ROW_BYTES: Final = 24
 """Of a row as it comes: key, timestamp and payload."""
@@ -156,7 +167,8 @@ class Arena:
             "memory": memory,
             "settings": dict(settings or {}),
         }
-        worker = Worker("benchmarks.spark_worker", name, task, {})
+        tree = self.context.before if name == BEFORE else None
+        worker = Worker("benchmarks.spark_worker", name, task, {}, tree)
         return Contestant(self, name, folder, self.processes.enter_context(worker))
 
     def file(self, side: SideName, first: int, rows: int) -> Path:
@@ -204,12 +216,13 @@ class Contestant:
         say = self.arena.context.progress.step
         if not self.ready:
             say(f"{self.name}: starting Spark")
-            self.worker.answer()
+            self.worker.wait_until_ready()
             self.ready = True
         self.worker.ask()
         taken: list[MicroBatch] = []
         while (answer := self.worker.answer()) is not None:
             taken.append(cast("MicroBatch", answer))
+            self.arena.context.noted.append({"what": self.name, **taken[-1]})
             say(f"{self.name}: micro-batch of {taken[-1]['rows']:,} rows took {taken[-1]['seconds']:.2f} s")
         assert [one["rows"] for one in taken] == [len(self.arena.streams) * rows for rows in sizes], "one file each"
         return taken
@@ -217,6 +230,28 @@ class Contestant:
     def fill(self, window: int, rows: int) -> None:
         """Take micro-batches of ``rows`` rows until the window is full."""
         self.turn(-(-window // rows), rows)
+
+
+def rivals(context: Context) -> tuple[ContestantName, ...]:
+    """Return what the join is compared with: the empty pipeline, and the join of an older tree if one is given."""
+    return (EMPTY,) if context.before is None else (EMPTY, BEFORE)
+
+
+def with_older_tree(experiment: Experiment) -> Experiment:
+    """Return an experiment that can be run with :func:`rivals` where an older tree is given."""
+    about = replace(experiment.description, purpose=f"{experiment.description.purpose}, and against an older tree")
+    return replace(experiment, against=replace(experiment, name=f"{experiment.name}_against", description=about))
+
+
+def compare_trees(measured: Mapping[str, list[MicroBatch]]) -> list[Goal]:
+    """Return the goal that nothing has become slower; none where no older tree was measured."""
+    if BEFORE not in measured:
+        return []
+    now, before = measured[OURS], measured[BEFORE]
+    if [one["pairs"] for one in now] != [one["pairs"] for one in before]:
+        raise DisagreementError("the older tree finds other numbers of pairs in the same micro-batches")
+    ratio = median_seconds(now) / median_seconds(before)
+    return [Goal("time of a micro-batch, this tree against the older one", ratio, NO_SLOWER, at_least=False)]
 
 
 def median_seconds(batches: list[MicroBatch]) -> float:

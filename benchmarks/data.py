@@ -1,41 +1,33 @@
-"""Seeded data: keys of several distributions, streams of rows, market ticks.
+"""Seeded data: keys of several distributions, streams of rows.
 
-Everything follows from a seed and a number, so that a second process can make the same rows again.
+Everything follows from a seed and a number, so that a second process can make the same rows again. Nothing here imports
+the package: that process may use an older tree of it.
 """
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 
-from watersmeet.arrays import Float64s, Int64s
-from watersmeet.spec.errors import SpecificationError, explain_refusal
+if TYPE_CHECKING:  # an older tree may have them elsewhere
+    from watersmeet.arrays import Float64s, Int64s
 
 __all__ = [
     "DISTRIBUTIONS",
     "KEY_RANGE",
     "STREAMS",
     "SideName",
-    "Ticks",
     "band_for",
     "draw_keys",
-    "generated_ticks",
-    "read_ticks",
     "stream_rows",
 ]
 
 Rng = np.random.Generator
 SideName = Literal["left", "right", "third"]
 STREAMS: Final[tuple[SideName, ...]] = ("left", "right", "third")
-Ticks = tuple[pa.Table, pa.Table]
-"""Trades and quotes."""
 
 KEY_RANGE: Final = 1 << 32
 """The paper's values are 32-bit integers."""
@@ -122,64 +114,5 @@ def stream_rows(
             "key": keys,
             "ts": pa.array(np.arange(first, first + rows), pa.timestamp("us")),
             "payload": np.arange(first, first + rows),
-        }
-    )
-
-
-def read_ticks(folder: Path, day: str) -> Ticks:
-    """Return one day's trades and quotes of all symbols, in the order of time; quotes that changed the bid only."""
-    trades, quotes = [], []
-    for path in sorted((folder / "ticks").glob(f"*_{day}_*.zip")):
-        symbol, _, kind = path.stem.split("_")
-        table = _read_zip(path)
-        if kind == "trade":
-            trades.append(_ticks(symbol, table, "price"))
-        else:
-            quotes.append(_ticks(symbol, table.filter(np.asarray(table.column(1)) > 0), "bid"))
-    if not trades or not quotes:
-        raise SpecificationError(
-            explain_refusal(
-                f"{folder / 'ticks'} holds no trades and quotes of {day}",
-                f"files such as ibm_{day}_trade.zip and ibm_{day}_quote.zip",
-                "leave --data out to use generated ticks",
-            )
-        )
-    return pa.concat_tables(trades).sort_by("ts"), pa.concat_tables(quotes).sort_by("ts")
-
-
-def generated_ticks(trades: int, quotes: int, *, seconds: int, seed: int) -> Ticks:
-    """Return trades and quotes of two symbols: bursty in time, prices as slow random walks."""
-    rng = np.random.default_rng(seed)
-
-    def side(n: int, value: str) -> pa.Table:
-        burst = rng.integers(0, seconds * 1000, max(1, n // 20))
-        moment = np.sort(rng.choice(burst, n) + rng.integers(0, 50, n))
-        symbol = rng.integers(0, 2, n)
-        walk = 100_000 + 1_000_000 * symbol + 20_000 * np.sin(moment / (3_600_000 * (1 + symbol)))
-        price = (walk + rng.normal(0, 300, n)).astype(np.int64) // 100 * 100
-        return pa.table(
-            {
-                "ts": pa.array(moment * 1000, pa.timestamp("us")),
-                "symbol": pa.array(np.array(["aa", "bb"])[symbol]),
-                value: price,
-            }
-        )
-
-    return side(trades, "price"), side(quotes, "bid")
-
-
-def _read_zip(path: Path) -> pa.Table:
-    with zipfile.ZipFile(path) as archive:
-        content = archive.read(archive.namelist()[0])
-    return pa_csv.read_csv(io.BytesIO(content), pa_csv.ReadOptions(autogenerate_column_names=True))
-
-
-def _ticks(symbol: str, table: pa.Table, value: str) -> pa.Table:
-    """Return the columns that are joined: milliseconds of the day as ``ts``, and the price."""
-    return pa.table(
-        {
-            "ts": pa.array(np.asarray(table.column(0)).astype(np.int64) * 1000, pa.timestamp("us")),
-            "symbol": pa.array([symbol] * table.num_rows, pa.string()),
-            value: np.asarray(table.column(1)).astype(np.int64),
         }
     )

@@ -6,13 +6,17 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from benchmarks.report import Description, Progress, Result
-from watersmeet.spec.errors import WatersmeetError
+from watersmeet import WatersmeetError
 
-__all__ = ["Context", "DisagreementError", "Experiment", "median", "seconds_of", "seconds_side_by_side"]
+__all__ = ["NO_SLOWER", "Context", "DisagreementError", "Experiment", "median", "seconds_of", "seconds_side_by_side"]
+
+NO_SLOWER: Final = 1.05
+"""By how much two runs of the same code may differ on a machine that others use too."""
 
 
 class DisagreementError(WatersmeetError):
@@ -27,6 +31,10 @@ class Context:
     progress: Progress
     data: Path | None = None
     """Folder of real data, where there is one."""
+    before: Path | None = None
+    """Folder of an older tree of the package, to be compared with this one."""
+    noted: list[dict[str, object]] = field(default_factory=list)
+    """What has been measured so far, for a run that is cut off."""
 
     def size(self, full: int, quick: int | None = None) -> int:
         """Return a size for this run: ``full``, or for a quick run ``quick`` (64 times smaller unless given)."""
@@ -42,6 +50,8 @@ class Experiment:
     name: str
     description: Description
     run: Callable[[Context], Result]
+    against: Experiment | None = None
+    """What takes its place where ``Context.before`` is given; only experiments that have it can compare two trees."""
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -1,7 +1,8 @@
 """A join that is fed batch after batch: the whole of ``StreamJoin.push``, timed push by push.
 
 Both streams bring one row per microsecond, so a window of n rows is a time window of n microseconds. The band is so
-wide that each row has about one match in the other window.
+wide that each row has about one match in the other window. It is fed through what the package makes public, so that a
+process with an older tree of the package can be fed the same way.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from benchmarks.data import stream_rows
 from watersmeet import StreamJoin, band, time_window
-from watersmeet.spec.options import Structure, TopologyName
+
+if TYPE_CHECKING:  # an older tree may have them elsewhere
+    from watersmeet.spec.options import Structure, TopologyName
 
 __all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
 
@@ -81,6 +84,12 @@ class Feed:
     def rotation(self) -> int:
         """Pushes in which a window gets one new subwindow and loses one: times over fewer would miss some work."""
         return max(1, self.window // SEGMENTS_PER_WINDOW // self.batch)
+
+    def cut_into(self, batch: int) -> None:
+        """Go on with batches of so many rows."""
+        fed = self.number * self.batch
+        assert fed % batch == 0, "batches are numbered, and all before have the same size"
+        self.batch, self.number = batch, fed // batch
 
     def push(self) -> Pushed:
         """Push the next batch of both streams."""

@@ -8,9 +8,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+import psutil
 
 __all__ = ["Worker"]
 
@@ -18,17 +21,26 @@ SEARCH_PATH: Final = os.pathsep.join(str(Path(entry).resolve()) for entry in sys
 
 
 class Worker:
-    """A module that runs in a fresh process; it imports what this process would.
+    """A module that runs in a fresh process; it imports what this one would, but the package from ``tree`` if given.
 
     ``python -m MODULE NAME TASK`` prints its answers; it ends when there is nothing more to read.
     """
 
-    def __init__(self, module: str, name: str, task: Mapping[str, object], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        module: str,
+        name: str,
+        task: Mapping[str, object],
+        environment: Mapping[str, str],
+        tree: Path | None = None,
+    ) -> None:
         self._name = name
+        self._package = tree and (tree / "watersmeet").resolve()
+        path = SEARCH_PATH if tree is None else os.pathsep.join((str(tree.resolve()), SEARCH_PATH))
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the worker
         self._process = subprocess.Popen(  # noqa: S603 -- our own module
             [sys.executable, "-m", module, name, json.dumps(task)],
-            env={**os.environ, **environment, "PYTHONPATH": SEARCH_PATH},
+            env={**os.environ, **environment, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -43,12 +55,24 @@ class Worker:
     ) -> None:
         assert self._process.stdin is not None, "opened as a pipe"
         assert self._process.stdout is not None, "opened as a pipe"
-        self._process.stdin.close()
         if error is not None:
-            self._process.kill()
+            self._kill()
+        self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()
+
+    def _kill(self) -> None:
+        """Kill the process with all that it has started, a JVM for one."""
+        with suppress(psutil.NoSuchProcess):  # ended by itself
+            process = psutil.Process(self._process.pid)
+            for one in (*process.children(recursive=True), process):
+                one.kill()
+
+    def wait_until_ready(self) -> None:
+        """Wait for the first line of a worker that says by it which package it has imported."""
+        package = self.answer()
+        assert self._package in (None, Path(str(package))), f"{package} was imported instead of {self._package}"
 
     def ask(self) -> None:
         """Let the worker take a turn; :meth:`answer` waits for it."""

@@ -6,10 +6,15 @@ Figures are kept as numbers until they are printed, so the JSON file has all dig
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+from rich.text import Text
 
 __all__ = [
     "Cell",
@@ -22,8 +27,9 @@ __all__ = [
     "Series",
     "Table",
     "format_goal",
-    "format_table",
+    "say",
     "short_number",
+    "show_table",
     "write_json",
 ]
 
@@ -31,6 +37,8 @@ Cell = str | int | float | None
 MILLION, THOUSAND, TEN_THOUSAND, HUNDRED = 1e6, 1e3, 1e4, 100
 KI = 1024
 QUIET_SECONDS = 5.0
+SCREEN: Final = Console(highlight=False, soft_wrap=True)
+ERRORS: Final = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 @dataclass(frozen=True)
@@ -116,21 +124,27 @@ class Progress:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._live = sys.stderr.isatty()
+        self._status = ERRORS.status(name) if ERRORS.is_terminal else None
         self._last = time.monotonic()
 
     def step(self, text: str) -> None:
         """Say what comes next."""
-        if self._live:
-            print(f"\r\x1b[2K{self._name}: {text}"[:160], end="", file=sys.stderr, flush=True)
+        if self._status is not None:
+            self._status.update(escape(f"{self._name}: {text}"))
+            self._status.start()
         elif time.monotonic() - self._last >= QUIET_SECONDS:
             self._last = time.monotonic()
-            print(f"  ... {self._name}: {text}", file=sys.stderr, flush=True)
+            ERRORS.print(f"  ... {self._name}: {text}", markup=False)
 
     def done(self) -> None:
         """Clear the line."""
-        if self._live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+        if self._status is not None:
+            self._status.stop()
+
+
+def say(text: str) -> None:
+    """Print a line as it is."""
+    SCREEN.print(text, markup=False)
 
 
 def short_number(number: float) -> str:
@@ -148,24 +162,16 @@ def short_number(number: float) -> str:
     return f"{number:.0f}" if float(number).is_integer() else f"{number:g}"
 
 
-def format_table(table: Table) -> str:
-    """Return a table as aligned text; columns of numbers to the right."""
-    body = [[_cell(cell) for cell in row] for row in table.rows]
-    numeric = [any(isinstance(row[at], int | float) for row in table.rows) for at in range(len(table.columns))]
-    widths = [max(len(line[at]) for line in [list(table.columns), *body]) for at in range(len(table.columns))]
-
-    def line(cells: list[str]) -> str:
-        padded = [
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(cells, widths, numeric, strict=True)
-        ]
-        return "  " + "  ".join(padded).rstrip()
-
-    lines = [table.title, line(list(table.columns)), "  " + "  ".join("-" * width for width in widths)]
-    lines += [line(cells) for cells in body]
-    if table.note:
-        lines.append(f"  ({table.note})")
-    return "\n".join(lines)
+def show_table(table: Table) -> None:
+    """Print a table; columns of numbers to the right."""
+    shown = RichTable(title=table.title, title_justify="left", caption=table.note or None, caption_justify="left")
+    for at, column in enumerate(table.columns):
+        is_numeric = any(isinstance(row[at], int | float) for row in table.rows)
+        shown.add_column(Text(column), justify="right" if is_numeric else "left", no_wrap=not SCREEN.is_terminal)
+    for row in table.rows:
+        shown.add_row(*(Text(_cell(cell)) for cell in row))
+    SCREEN.print()
+    SCREEN.print(shown)
 
 
 def format_goal(goal: Goal) -> str:

@@ -1,7 +1,8 @@
 """The process of one contestant: a Spark session and a streaming query over the files that it is given.
 
 ``python -m benchmarks.spark_worker CONTESTANT TASK`` prints one line when Spark is up. For each line that it
-reads it runs the query over all new files and prints one line per micro-batch, then ``null``.
+reads it runs the query over all new files and prints one line per micro-batch, then ``null``. Queries of ours are
+written with what the package makes public, so that the process may use an older tree of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import and_
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
@@ -25,10 +26,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import watersmeet as wm
 from benchmarks.contestant import ContestantName, MicroBatch, SparkTask
 from benchmarks.data import SideName
-from benchmarks.empty_pipeline import empty_pipeline
-from watersmeet.spark.pipeline import METRICS
-from watersmeet.spec.expression import Predicate
-from watersmeet.spec.window import TimeWindow
+
+if TYPE_CHECKING:  # an older tree may have it elsewhere
+    from watersmeet.spec.window import TimeWindow
 
 SCHEMA: Final = "key bigint, ts timestamp, payload bigint"
 BUCKET_BANDS: Final = 4
@@ -43,11 +43,11 @@ def _window(task: SparkTask) -> TimeWindow:
     return wm.time_window(timedelta(microseconds=task["window"]), ts="ts")
 
 
-def _predicate(task: SparkTask) -> Predicate:
+def _predicate(task: SparkTask) -> wm.Predicate:
     return wm.equal("key") if task["condition"] == "equality" else wm.band("key", "key", task["band"])
 
 
-def _chain(task: SparkTask) -> Predicate:
+def _chain(task: SparkTask) -> wm.Predicate:
     """Return a band between each stream and the next."""
     bands = (wm.band(f"{one}.key", f"{other}.key", task["band"]) for one, other in pairwise(task["streams"]))
     return reduce(and_, bands)
@@ -60,6 +60,8 @@ def _ours(frames: Frames, task: SparkTask) -> DataFrame:
 
 
 def _empty(frames: Frames, task: SparkTask) -> DataFrame:
+    from benchmarks.empty_pipeline import empty_pipeline  # noqa: PLC0415 -- it is built of this tree's parts
+
     return empty_pipeline(frames["left"], frames["right"], _predicate(task), _window(task), cores=task["cores"])
 
 
@@ -76,7 +78,7 @@ def _sparks_own(frames: Frames, task: SparkTask) -> DataFrame:
         joined = _Sides(joined, last, _named(other, name), name, task).joined(earlier)
         joined = joined.withColumn(f"{last}_us", F.unix_micros(f"{last}_ts")).drop(f"{last}_ts")
         earlier, last = [*earlier, last], name
-    return joined.observe(METRICS, F.count(F.lit(1)).alias("pairs"))
+    return joined.observe("found", F.count(F.lit(1)).alias("pairs"))
 
 
 def _named(frame: DataFrame, name: SideName) -> DataFrame:
@@ -121,6 +123,7 @@ class _Sides:
 
 CONTESTANTS: Final[dict[ContestantName, Callable[[Frames, SparkTask], DataFrame]]] = {
     "ours": _ours,
+    "ours before": _ours,
     "empty pipeline": _empty,
     "Spark, format 2": _sparks_own,
     "Spark, format 4": _sparks_own,
@@ -146,7 +149,8 @@ def _session(name: ContestantName, task: SparkTask) -> SparkSession:
 
 
 def _micro_batch(progress: StreamingQueryProgress) -> MicroBatch:
-    observed = progress.observedMetrics[METRICS].asDict(recursive=True)
+    (observation,) = progress.observedMetrics.values()  # a query has one join
+    observed = observation.asDict(recursive=True)
     return {
         "rows": progress.numInputRows,
         "pairs": observed["pairs"],
@@ -223,7 +227,7 @@ def run(name: ContestantName, task: SparkTask) -> None:
         for side in task["streams"]
     }
     taking = _PairByPair(spark, frames, task) if name == "ours, pair by pair" else _Query(name, frames, task)
-    print(json.dumps("ready"), flush=True)
+    print(json.dumps(str(Path(wm.__file__).parent)), flush=True)
     for _ in sys.stdin:
         for micro_batch in taking.take_turn():
             print(json.dumps(micro_batch), flush=True)

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import psutil
+
 from benchmarks.process import SEARCH_PATH
 from watersmeet.spark.java import find_java
 
@@ -90,11 +92,15 @@ class _Daemon:
 
     def started(self, program: str = "") -> list[int]:
         """Return the processes, beside the JVM, whose command names ``program``."""
-        listed = subprocess.run(["ps", "-axwwo", "pid=,stat=,command="], capture_output=True, text=True, check=True)  # noqa: S607
-        fields = (line.split(None, 2) for line in listed.stdout.splitlines())
-        alive = [(int(pid), command) for pid, state, *command in fields if not state.startswith("Z")]
         own = self._process.pid
-        return [pid for pid, command in alive if pid != own and program in " ".join(command) and _session(pid) == own]
+        return [
+            one.pid
+            for one in psutil.process_iter(["status", "cmdline"])
+            if one.pid != own
+            and one.info["status"] != psutil.STATUS_ZOMBIE
+            and program in " ".join(one.info["cmdline"] or ())
+            and _session(one.pid) == own
+        ]
 
 
 class SparkWorker(_Daemon):

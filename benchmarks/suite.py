@@ -13,12 +13,10 @@ from benchmarks.experiment import Context, Experiment
 from benchmarks.experiments import cluster, engine, kernels, multiway, spark
 from benchmarks.machine import load_average, machine_facts
 from benchmarks.plots import draw
-from benchmarks.report import Progress, Result, format_goal, format_table, write_json
+from benchmarks.report import Progress, Result, format_goal, say, show_table, write_json
 from watersmeet.spec.errors import SpecificationError, explain_refusal
 
 __all__ = ["SUITES", "Options", "Suite", "run_suite"]
-
-DEFAULT_DATA: Final = Path("../shared/data")
 
 
 @dataclass(frozen=True)
@@ -60,33 +58,41 @@ class Options:
     quick: bool
     out: Path
     data: Path | None = None
+    against: Path | None = None
+    """Folder of an older tree of the package."""
 
 
 def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None) -> int:
     """Run the experiments of a suite named by ``only``, or all, and return the exit code."""
     data = _data_folder(options.data)
-    _make_folder(options.out)
     chosen = [experiment for name, experiment in suite.experiments.items() if only is None or name in only]
+    if options.against is not None:
+        chosen = _comparing(chosen, options.against, suite)
+    _make_folder(options.out)
     facts = machine_facts()
-    print(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
+    say(f"{facts['cpu']}, {facts['cores']} cores, load average {facts['load_average']}")
     if options.quick:
-        print("quick run: goals not judged")
+        say("quick run: goals not judged")
     for experiment in chosen:
-        _run_one(experiment, options, data)
-    print(f"\nresults are in {options.out}/")
+        _run_one(experiment, options, Context(options.quick, Progress(experiment.name), data, options.against))
+    say(f"\nresults are in {options.out}/")
     return 0
 
 
-def _run_one(experiment: Experiment, options: Options, data: Path | None) -> None:
+def _run_one(experiment: Experiment, options: Options, context: Context) -> None:
     about = experiment.description
-    print(f"\n=== {experiment.name}: {about.purpose}")
-    print(f"  data: {about.shape}; seed {about.seed}")
-    print(f"  expected: {about.expected}", flush=True)
-    progress = Progress(experiment.name)
+    say(f"\n=== {experiment.name}: {about.purpose}")
+    say(f"  data: {about.shape}; seed {about.seed}")
+    say(f"  expected: {about.expected}")
     started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
-    result = experiment.run(Context(options.quick, progress, data))
+    cut_off: KeyboardInterrupt | None = None
+    try:
+        result = experiment.run(context)
+    except KeyboardInterrupt as interrupt:
+        cut_off, result = interrupt, Result(notes=["cut off: only what had been measured by then"], runs=context.noted)
+    finally:
+        context.progress.done()
     seconds = time.perf_counter() - begin
-    progress.done()
     for figure in result.figures:
         draw(figure, options.out)
     run_facts: dict[str, object] = {
@@ -95,32 +101,55 @@ def _run_one(experiment: Experiment, options: Options, data: Path | None) -> Non
         "seconds": round(seconds, 2),
         "load_average_before": load_before,
         "machine": machine_facts(),
+        "cut_off": cut_off is not None,
+        "against": None if options.against is None else str(options.against),
     }
     write_json(options.out / f"{experiment.name}.json", experiment.name, about, result, run_facts)
-    _print(result, quick=options.quick)
-    print(f"  took {seconds:.1f} s", flush=True)
+    _show(result, quick=options.quick)
+    say(f"  took {seconds:.1f} s")
+    if cut_off is not None:
+        raise cut_off
 
 
-def _print(result: Result, *, quick: bool) -> None:
+def _show(result: Result, *, quick: bool) -> None:
     for table in result.tables:
-        print(f"\n{format_table(table)}")
+        show_table(table)
     for note in result.notes:
-        print(f"  note: {note}")
+        say(f"  note: {note}")
     for goal in result.goals:
-        print(f"  {f'quick run, not judged: {goal.what}: {goal.measured:,.3g}x' if quick else format_goal(goal)}")
+        say(f"  {f'quick run, not judged: {goal.what}: {goal.measured:,.3g}x' if quick else format_goal(goal)}")
 
 
 def _data_folder(given: Path | None) -> Path | None:
-    """Return the folder of real data: the one given, which must hold ticks, or the default if it is there."""
-    if given is None:
-        return DEFAULT_DATA if (DEFAULT_DATA / "ticks").is_dir() else None
-    if not (given / "ticks").is_dir():
+    """Return the folder of real data if one is given; it must hold ticks."""
+    if given is not None and not (given / "ticks").is_dir():
         raise SpecificationError(
             explain_refusal(
                 f"--data {given}", "a folder with a folder ticks/ in it", "leave --data out to use generated ticks"
             )
         )
     return given
+
+
+def _comparing(chosen: list[Experiment], tree: Path, suite: Suite) -> list[Experiment]:
+    """Return what compares an older tree of the package with this one."""
+    if not (tree / "watersmeet" / "__init__.py").is_file():
+        raise SpecificationError(
+            explain_refusal(
+                f"--against {tree}",
+                "a folder with the package watersmeet/ in it, such as src/ of an older checkout",
+                "git worktree add OLDER COMMIT, then --against OLDER/src",
+            )
+        )
+    comparing = [experiment.against for experiment in chosen if experiment.against is not None]
+    if not comparing:
+        able = ", ".join(name for name, experiment in suite.experiments.items() if experiment.against is not None)
+        raise SpecificationError(
+            explain_refusal(
+                "--against", f"experiments that can compare: {able or 'none of this suite'}", "change --only"
+            )
+        )
+    return comparing
 
 
 def _make_folder(folder: Path) -> None:

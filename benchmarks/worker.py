@@ -53,7 +53,7 @@ class Memory(TypedDict):
     most_bytes: int
     least_bytes: int
     raw_bytes: int
-    resident_growth: int | None
+    resident_growth: int
 
 
 def start(name: str, task: Task) -> Worker:
@@ -150,7 +150,7 @@ def _memory(task: Task) -> None:
         "most_bytes": max(sizes),
         "least_bytes": min(sizes),
         "raw_bytes": task["window"] * row_bytes,
-        "resident_growth": None if before is None or after is None else after - before,
+        "resident_growth": after - before,
     }
     print(json.dumps(found), flush=True)
 

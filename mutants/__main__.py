@@ -27,6 +27,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, Literal
 
+from rich.console import Console
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 LIST: Final = Path(__file__).with_name("mutants.toml")
 COPIED: Final = ["src", "tests", "soak", "pyproject.toml", "README.md"]
@@ -35,6 +37,7 @@ PATIENCE: Final = 600
 """Seconds after which tests that hang have noticed."""
 
 Outcome = Literal["killed", "survived", "harmless", "stale", "untested"]
+STYLES: Final[dict[Outcome, str]] = {"killed": "green", "survived": "red", "stale": "red", "untested": "red"}
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,11 @@ def main() -> int:
         print("\n".join([f"stale  {mutant}" for mutant in stale] + [f"{len(mutants)} mutants, {len(stale)} stale"]))
         return bool(stale)
     outcomes = []
+    screen = Console(highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         for mutant, outcome, seconds in try_all(mutants, Path(folder), given.workers):
             outcomes.append((mutant, outcome, seconds))
-            print(f"{outcome:9}{seconds:6.0f} s  {mutant}", flush=True)
+            screen.print(f"{outcome:9}{seconds:6.0f} s  {mutant}", style=STYLES.get(outcome), markup=False)
     counts = Counter(outcome for _, outcome, _ in outcomes)
     content = [
         {**asdict(mutant), "outcome": outcome, "seconds": round(seconds, 1)} for mutant, outcome, seconds in outcomes

@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from rich.console import Console
+
 from soak.processes import check_cases
 from soak.record import Record, summary_of, table_of
 
@@ -52,7 +54,7 @@ def main() -> int:
         soak_queries(queries, given.kills, time.monotonic() + given.minutes * 60)
     summary = summary_of(cases, queries)
     (given.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    print(table_of(summary))
+    Console().print(table_of(summary))
     return bool(summary["failures"])
 
 

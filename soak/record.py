@@ -12,6 +12,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from rich.table import Table
+from rich.text import Text
+
 __all__ = ["CODE", "Record", "summary_of", "table_of"]
 
 SOURCES: Final = Path(__file__).resolve().parents[1] / "src" / "watersmeet"
@@ -86,8 +89,8 @@ def summary_of(cases: Record, queries: Record) -> dict[str, Any]:
     }
 
 
-def table_of(summary: dict[str, Any]) -> str:
-    """Return the summary as lines of text."""
+def table_of(summary: dict[str, Any]) -> Table:
+    """Return the summary as a table to print."""
     cases, queries = summary["cases"], summary["queries"]
     rows = [
         ("cases in this process", f"{cases['cases']:,} ({cases['refused']:,} more were refused)"),
@@ -101,7 +104,9 @@ def table_of(summary: dict[str, Any]) -> str:
         ("  restarts from the checkpoint", f"{queries['restarts']:,}"),
         ("wrong, lost or doubled, crashed or hung", f"{len(summary['failures']):,}"),
     ]
-    width = max(len(name) for name, _ in rows) + 2
-    lines = [f"{name:<{width}}{value}" for name, value in rows]
-    lines += [f"  FAILED {failure}" for failure in summary["failures"][:20]]
-    return "\n".join(lines)
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    for failure in summary["failures"][:20]:
+        table.add_row(Text("  FAILED", style="red"), Text(str(failure)))
+    return table

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyspark
 
 import query_program
@@ -77,11 +78,9 @@ class Driver:
 
     def _started(self, program: str) -> list[int]:
         """Return the processes below this one whose command names ``program``."""
-        family = {self._process.pid}
-        processes = _processes()
-        while more := {pid for pid, parent, _ in processes if parent in family} - family:
-            family |= more
-        return [pid for pid, _, command in processes if pid in family and program in command]
+        below = {child.pid for child in psutil.Process(self._process.pid).children(recursive=True)}
+        running = psutil.process_iter(["cmdline"])
+        return [one.pid for one in running if one.pid in below and program in " ".join(one.info["cmdline"] or ())]
 
     def _close(self) -> None:
         assert self._process.stdout is not None
@@ -91,7 +90,7 @@ class Driver:
 
 def kill_workers(workers: list[int], *, daemons: bool = False) -> int:
     """Kill those of some Python workers that were forked, or the daemons that forked them; return how many."""
-    parents = {parent for pid, parent, _ in _processes() if pid in workers}
+    parents = {one.info["ppid"] for one in psutil.process_iter(["ppid"]) if one.pid in workers}
     return _kill([pid for pid in workers if (pid in parents) == daemons])
 
 
@@ -103,13 +102,6 @@ def _spark_home(scratch: Path) -> Path:
         for part in Path(pyspark.__file__).parent.iterdir():
             (home / part.name).symlink_to(part)
     return home
-
-
-def _processes() -> list[tuple[int, int, str]]:
-    """Return process, parent and command of all that run."""
-    listed = subprocess.run(["ps", "-axwwo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout  # noqa: S607
-    fields = (line.split(None, 2) for line in listed.splitlines())
-    return [(int(pid), int(parent), " ".join(command)) for pid, parent, *command in fields]
 
 
 def _kill(processes: list[int]) -> int:

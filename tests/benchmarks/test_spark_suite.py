@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import watersmeet
 from benchmarks.__main__ import main
 from benchmarks.contestant import Arena, MicroBatch
 from benchmarks.experiment import Context, DisagreementError
@@ -44,6 +45,16 @@ def test_speed_compares_the_join_with_the_empty_pipeline(tmp_path: Path, capsys:
     assert all(len(run["cores"]) == 2 for run in (*ours, *empty))
     assert all(sum(core["rows_in"] for core in run["cores"]) >= run["rows"] for run in ours)
     assert (tmp_path / "speed.png").is_file()
+
+
+@pytest.mark.long
+def test_two_trees_take_turns_at_the_same_micro_batches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = Path(watersmeet.__file__).parents[1]
+    given = ["spark", "--quick", "--only", "small_batches", "--against", str(tree), "--out", str(tmp_path)]
+    assert main(given) == 0
+    assert "time of a micro-batch, this tree against the older one" in capsys.readouterr().out
+    runs = json.loads((tmp_path / "small_batches_against.json").read_text())["runs"]
+    assert {run["what"] for run in runs} == {"ours", "ours before", "empty pipeline"}
 
 
 @pytest.mark.long

@@ -25,9 +25,9 @@ def test_demo_joins_on_spark_shows_and_proves() -> None:
     finished = run_command("demo", "--rows", "300_000", "--seed", "3")
     assert finished.returncode == 0, finished.stderr
     for expected in (
-        "60,000 trades and 240,000 quotes of 100 symbols (seed 3), in micro-batches of 2 s",
-        "starting Spark ",
-        "M pairs/s  window   300,000 rows  watermark 09:30:01.999",
+        "Spark 4.",
+        "60,000 trades and 240,000 quotes of 100 symbols (seed 3), in micro-batches of 10 s",
+        "M pairs/s  window 300,000 rows  to 09:30:00.199",
         "the first 8 of",
         "joined 300,000 rows into",
         "the first of 2 micro-batches took",
@@ -52,7 +52,7 @@ def test_demo_in_process_joins_shows_explains_and_proves() -> None:
     for expected in (
         "12,000 trades and 48,000 quotes",
         "M rows/s",
-        "watermark 09:30:0",
+        " rows  to 09:30:0",
         "the first 8 of",
         "joined 60,000 rows into",
         "newest subwindow: bi_sort; order (left.symbol = right.symbol",

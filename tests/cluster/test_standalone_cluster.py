@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 STARTER = """
@@ -25,8 +26,8 @@ sys.stdin.read()
 
 def _named(folder: Path) -> list[str]:
     """Return the commands of all processes that name a folder, less the starter's own."""
-    listed = subprocess.run(["ps", "-axwwo", "command="], capture_output=True, text=True, check=True)  # noqa: S607
-    return [line for line in listed.stdout.splitlines() if str(folder) in line and "spark.deploy" in line]
+    commands = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
+    return [command for command in commands if str(folder) in command and "spark.deploy" in command]
 
 
 @pytest.mark.long

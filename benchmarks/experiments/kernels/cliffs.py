@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.data import Ticks, generated_ticks, read_ticks
 from benchmarks.experiment import Context, Experiment, median
 from benchmarks.report import Cell, Description, Result, Table
+from benchmarks.ticks import Ticks, generated_ticks, read_ticks
 from watersmeet import StreamJoin, band, equal, time_window
 from watersmeet.spec.expression import Predicate
 

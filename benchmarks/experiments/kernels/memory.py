@@ -29,7 +29,7 @@ def run(context: Context) -> Result:
         ("rows of both windows, raw", float(raw), 1.0),
         ("windows with index, least", float(least), least / raw),
         ("windows with index, most", float(most), most / raw),
-        ("growth of the process", None if growth is None else float(growth), None if growth is None else growth / raw),
+        ("growth of the process", float(growth), growth / raw),
     ]
     return Result(
         tables=[Table(f"bytes held, window of {window:,} rows a side", ("what", "bytes", "ratio to raw"), lines)],

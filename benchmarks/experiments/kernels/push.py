@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from benchmarks.data import stream_rows
 from benchmarks.experiment import Context, DisagreementError, Experiment, median
+from benchmarks.experiments.kernels import push_against
 from benchmarks.feed import KEY_RANGE, Feed
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from benchmarks.worker import Task, start, take_turn
@@ -86,6 +87,7 @@ def run(context: Context) -> Result:
                 join = take_turn(worker)
                 taken[name] = (join["seconds"], join["cpu_seconds"])
                 measured[name].pairs = join["window_pairs"]
+            context.noted.append({"what": "turn", "number": turn, "seconds and processor seconds": taken})
             if not warming:
                 each += timed.each
                 for name, figures in taken.items():
@@ -178,4 +180,5 @@ EXPERIMENT: Final = Experiment(
         expected="about one pair per row; at least 1000 times scan, 300 times DuckDB, 120 times Polars",
     ),
     run,
+    push_against.EXPERIMENT,
 )

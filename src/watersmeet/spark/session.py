@@ -9,6 +9,7 @@ from typing import Final
 
 import pandas as pd
 import pyspark
+from packaging.specifiers import SpecifierSet
 from pyspark.sql import SparkSession
 
 from watersmeet.spark.java import find_java
@@ -68,8 +69,8 @@ def session(
 
 def check_session(spark: SparkSession) -> None:
     """Set what can be set safely on a session; refuse what would fail later."""
-    _check_version("PySpark", pyspark.__version__, at_least=(4, 1), why="earlier ones corrupt large state values")
-    _check_version("pandas", pd.__version__, below=(3, 0), why="PySpark hands state over in frames of pandas 2")
+    _check_version("PySpark", pyspark.__version__, ">=4.1", why="earlier ones corrupt large state values")
+    _check_version("pandas", pd.__version__, "<3", why="PySpark hands state over in frames of pandas 2")
     given = spark.conf.get(PROVIDER, "")
     if given != ROCKSDB:
         spark.conf.set(PROVIDER, ROCKSDB)  # read when a query starts, so it may be set now
@@ -113,19 +114,11 @@ def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None
     return int(given)
 
 
-def _check_version(
-    package: str, given: str, *, why: str, at_least: tuple[int, int] = (0, 0), below: tuple[int, int] | None = None
-) -> None:
+def _check_version(package: str, given: str, allowed: str, *, why: str) -> None:
     """Raise unless ``given`` is a version that the join works with."""
-    major, minor = (int(part) for part in given.split(".")[:2])
-    if at_least <= (major, minor) and (below is None or (major, minor) < below):
-        return
-    if below is None:
-        bound, requirement = f"{at_least[0]}.{at_least[1]} or newer", f">={at_least[0]}.{at_least[1]}"
-    else:
-        bound, requirement = f"older than {below[0]}", f"<{below[0]}"
-    raise SpecificationError(
-        explain_refusal(
-            f"{package} {given} is installed", f"{bound}: {why}", f"pip install '{package.lower()}{requirement}'"
+    if given not in SpecifierSet(allowed, prereleases=True):
+        raise SpecificationError(
+            explain_refusal(
+                f"{package} {given} is installed", f"{allowed}: {why}", f"pip install '{package.lower()}{allowed}'"
+            )
         )
-    )

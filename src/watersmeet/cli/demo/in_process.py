@@ -27,10 +27,10 @@ from watersmeet.cli.demo.market import (
     generate,
     moments,
 )
-from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, show_pairs, status
+from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, say, show_pairs, stage, status
 from watersmeet.cli.extras import is_installed
 
-__all__ = ["join_in_process"]
+__all__ = ["join_in_process", "warm_up"]
 
 BATCH: Final = timedelta(milliseconds=100)
 CELLS_AT_ONCE: Final = 1 << 22
@@ -47,21 +47,19 @@ class _Tally:
 
 def join_in_process(*, rows: int, seed: int) -> int:
     """Generate, join, show and check; return 0 when the check agrees."""
+    with stage("kernels are loaded, and compiled where they never were"):
+        warm_up()
     trades, quotes = generate(rows, seed)
-    print(f"{describe(trades, quotes, seed)}, in batches of {BATCH // timedelta(milliseconds=1)} ms of their time")
-    print("compiling on first use ...", flush=True)
-    begin = time.perf_counter()
-    _warm_up()
-    print(f"compiled and warmed up in {time.perf_counter() - begin:.1f} s; the clock for the rates starts now\n")
+    say(f"{describe(trades, quotes, seed)}, in batches of {BATCH // timedelta(milliseconds=1)} ms of their time")
     join = _build(trades, quotes)
     tally, first = _join(join, trades, quotes)
     show_pairs(first, tally.pairs)
-    print(
+    say(
         f"\njoined {tally.rows:,} rows into {tally.pairs:,} pairs in {tally.seconds:.2f} s:"
         f" {tally.rows / tally.seconds:,.0f} rows/s, {tally.pairs / tally.seconds:,.0f} pairs/s"
         "\n(time inside push() alone, on one core; generating rows, compiling and printing are not in it)\n"
     )
-    print(join.explain())
+    say(join.explain())
     return _prove(trades, quotes, tally.pairs)
 
 
@@ -69,8 +67,8 @@ def _build(trades: pa.Table, quotes: pa.Table) -> StreamJoin:
     return StreamJoin(left=trades.schema, right=quotes.schema, on=ON, window=WINDOW)
 
 
-def _warm_up() -> None:
-    """Compile what the join will use, on other rows."""
+def warm_up() -> None:
+    """Compile what the join will use, on other rows, or load it from the cache of an earlier time."""
     trades, quotes = generate(2 * ROWS_PER_SECOND, seed=0)
     join = _build(trades, quotes)
     for left, right in cut(trades, quotes, BATCH):
@@ -82,18 +80,17 @@ def _join(join: StreamJoin, trades: pa.Table, quotes: pa.Table) -> tuple[_Tally,
     tally = _Tally()
     first = join.schema.empty_table()
     batches = cut(trades, quotes, BATCH)
-    line = LiveLine(len(batches))
-    for number, (left, right) in enumerate(batches, 1):
-        begin = time.perf_counter()
-        pairs = join.push(left=left, right=right)
-        tally.seconds += time.perf_counter() - begin
-        tally.rows += left.num_rows + right.num_rows
-        tally.pairs += pairs.num_rows
-        if first.num_rows < SHOWN:
-            first = pa.concat_tables([first, pairs.slice(0, SHOWN - first.num_rows)])
-        line.show(number, _status(join, tally))
+    with LiveLine(len(batches), "joining") as line:
+        for number, (left, right) in enumerate(batches, 1):
+            begin = time.perf_counter()
+            pairs = join.push(left=left, right=right)
+            tally.seconds += time.perf_counter() - begin
+            tally.rows += left.num_rows + right.num_rows
+            tally.pairs += pairs.num_rows
+            if first.num_rows < SHOWN:
+                first = pa.concat_tables([first, pairs.slice(0, SHOWN - first.num_rows)])
+            line.show(number, _status(join, tally))
     join.finish()
-    line.end()
     return tally, first
 
 
@@ -109,9 +106,10 @@ def _status(join: StreamJoin, tally: _Tally) -> str:
 def _prove(trades: pa.Table, quotes: pa.Table, pairs: int) -> int:
     """Compute the number of pairs in another way, and say whether it is the same."""
     by_duckdb = is_installed("duckdb")
-    print("\nchecking ...", flush=True)
     begin = time.perf_counter()
-    expected = _count_with_duckdb(trades, quotes) if by_duckdb else _count_with_numpy(trades, quotes)
+    say()
+    with stage("checking"):
+        expected = _count_with_duckdb(trades, quotes) if by_duckdb else _count_with_numpy(trades, quotes)
     how = "DuckDB, one batch join over all rows" if by_duckdb else "NumPy, comparing all rows of near price"
     return judge(how, expected, pairs, time.perf_counter() - begin)
 

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-DEFAULT_ROWS: Final = 1_500_000
+DEFAULT_ROWS: Final = 5_000_000
 SYMBOLS: Final = 100
 QUOTES_PER_TRADE: Final = 4
 ROWS_PER_SECOND: Final = 100_000
@@ -43,16 +43,20 @@ ON: Final = band("price", "bid", PRICE_BAND) & equal("symbol")
 WINDOW: Final = time_window(WINDOW_LENGTH, ts="ts")
 
 BUCKET: Final = 2 * PRICE_BAND
+REACH: Final = WINDOW_LENGTH // MICROSECOND
 COUNT_PAIRS: Final = f"""
-    SELECT count(*) FROM (SELECT *, price - price % {BUCKET} AS bucket FROM trades) AS t
-    JOIN (SELECT quotes.*, bid - bid % {BUCKET} + step AS bucket
-          FROM quotes CROSS JOIN (VALUES (-{BUCKET}), (0), ({BUCKET})) AS neighbours(step)) AS q
-    ON t.symbol = q.symbol AND t.bucket = q.bucket AND t.price BETWEEN q.bid - {PRICE_BAND} AND q.bid + {PRICE_BAND}
-    AND abs(t.moment - q.moment) <= {WINDOW_LENGTH // MICROSECOND}
+    SELECT count(*)
+    FROM (SELECT trades.*, price - price % {BUCKET} + up AS bucket, moment - moment % {REACH} + later AS stretch
+          FROM trades CROSS JOIN (VALUES (-{BUCKET}), (0), ({BUCKET})) AS prices(up)
+          CROSS JOIN (VALUES (-{REACH}), (0), ({REACH})) AS times(later)) AS t
+    JOIN (SELECT *, bid - bid % {BUCKET} AS bucket, moment - moment % {REACH} AS stretch FROM quotes) AS q
+    ON t.symbol = q.symbol AND t.bucket = q.bucket AND t.stretch = q.stretch
+    AND t.price BETWEEN q.bid - {PRICE_BAND} AND q.bid + {PRICE_BAND} AND abs(t.moment - q.moment) <= {REACH}
 """  # noqa: S608 -- made of our own numbers
 """The query in SQL, over ``trades(symbol, moment, price)`` and ``quotes(symbol, moment, bid)``, moments in µs.
 
-Each quote is put into the three buckets of prices in which a trade may meet it: so there is an equality to hash by.
+Each trade is put into the three buckets of prices and the three stretches of time in which a quote may meet it: so
+there are equalities to hash by.
 """
 
 
@@ -87,12 +91,15 @@ def describe(trades: pa.Table, quotes: pa.Table, seed: int) -> str:
     return f"{trades.num_rows:,} trades and {quotes.num_rows:,} quotes of {SYMBOLS} symbols (seed {seed})"
 
 
-def cut(trades: pa.Table, quotes: pa.Table, step: timedelta) -> list[tuple[pa.Table, pa.Table]]:
-    """Return both streams cut at the same moments, every ``step`` of their own time."""
+def cut(
+    trades: pa.Table, quotes: pa.Table, step: timedelta, first: timedelta | None = None
+) -> list[tuple[pa.Table, pa.Table]]:
+    """Return both streams cut at the same moments: every ``step`` of their own time, after ``first`` if it is given."""
     of_table = [moments(table) for table in (trades, quotes)]
     begin = min(int(moment[0]) for moment in of_table)
     end = max(int(moment[-1]) for moment in of_table)
-    borders = np.arange(begin, end + 1 + step // MICROSECOND, step // MICROSECOND)
+    steady = begin + (first or step) // MICROSECOND
+    borders = np.append(begin, np.arange(steady, max(end + 1, steady) + step // MICROSECOND, step // MICROSECOND))
     cuts = [np.searchsorted(moment, borders).tolist() for moment in of_table]
     left, right = (
         [table.slice(at[number], at[number + 1] - at[number]) for number in range(len(borders) - 1)]

@@ -3,6 +3,10 @@
 What the line shows comes from the query's own progress, as any user of Spark can read it. The proof is Spark SQL's
 batch join over the same files.
 
+Kernels are compiled here while Spark starts: they are kept on disk, where Spark's workers, each of which would have to
+compile them, find them. The first micro-batch is small, since workers start in it; the others are as large as the join
+needs to run at its rate, for a micro-batch costs Spark half a second whatever is in it.
+
 Spark is talkative: its JVM and its Python workers write to the stderr they were started with. That is a file here,
 shown only if something goes wrong.
 """
@@ -14,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,8 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
+from watersmeet.cli.demo.in_process import warm_up
 from watersmeet.cli.demo.market import COUNT_PAIRS, ON, WINDOW, cut, describe, generate
-from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, show_pairs, status
+from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, say, show_pairs, stage, status
 from watersmeet.cli.extras import load
 from watersmeet.spark.java import find_java
 
@@ -36,7 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["join_on_spark"]
 
-BATCH: Final = timedelta(seconds=2)
+TRADES: Final = "ts timestamp, symbol string, price bigint, size bigint"
+QUOTES: Final = "ts timestamp, symbol string, bid bigint, bid_size bigint"
+BATCH: Final = timedelta(seconds=10)
+FIRST_BATCH: Final = timedelta(milliseconds=200)
 FIRST_WRITTEN: Final = 1_700_000_000
 """Spark reads files in the order of their times, which are set one second apart."""
 POLL_SECONDS: Final = 0.1
@@ -47,7 +56,7 @@ STDERR: Final = 2
 
 @dataclass
 class _Tally:
-    """What micro-batches took; the first is kept apart, since Python starts and kernels compile in it."""
+    """What micro-batches took; the first is kept apart, since Spark's Python workers start in it."""
 
     batches: int = 0
     first_seconds: float = 0.0
@@ -59,21 +68,22 @@ class _Tally:
 def join_on_spark(*, rows: int, seed: int) -> int:
     """Generate, join, show and check; return 0 when the check agrees."""
     pyspark = load("pyspark", needed_for="the demo (all but `watersmeet demo --in-process`)", extra="spark,java")
-    trades, quotes = generate(rows, seed)
-    print(f"{describe(trades, quotes, seed)}, in micro-batches of {BATCH.seconds} s of their time")
-    with tempfile.TemporaryDirectory(prefix="watersmeet-demo-", ignore_cleanup_errors=True) as name:
+    find_java()  # first, for it may have something to say
+    with (
+        tempfile.TemporaryDirectory(prefix="watersmeet-demo-", ignore_cleanup_errors=True) as name,
+        ThreadPoolExecutor(1) as aside,
+    ):
         folder = Path(name)
-        batches = cut(trades, quotes, BATCH)
-        _write(folder / "trades", [left for left, _ in batches])
-        _write(folder / "quotes", [right for _, right in batches])
-        print(f"starting Spark {pyspark.__version__} ...", flush=True)
-        find_java()  # first, for it may have something to say
         log = folder / "spark.log"
         try:
-            with _stderr_into(log):
-                spark = wm.session(name="watersmeet demo", more={"spark.ui.showConsoleProgress": "false"})
+            with stage(f"Spark {pyspark.__version__} starts, beside it kernels are compiled and rows generated"):
+                preparing = aside.submit(_prepare, folder, rows, seed)
+                with _stderr_into(log):
+                    spark = wm.session(name="watersmeet demo", more={"spark.ui.showConsoleProgress": "false"})
+                about, files = preparing.result()
+            say(f"{about}, in micro-batches of {BATCH.seconds} s of their time")
             try:
-                return _run(spark, folder, trades.num_rows + quotes.num_rows, len(batches))
+                return _run(spark, folder, rows, files)
             finally:
                 spark.stop()
         except Exception:
@@ -81,12 +91,19 @@ def join_on_spark(*, rows: int, seed: int) -> int:
             raise
 
 
+def _prepare(folder: Path, rows: int, seed: int) -> tuple[str, int]:
+    """Compile, generate, write the streams' files; return what was generated, and the number of files of each."""
+    warm_up()
+    trades, quotes = generate(rows, seed)
+    batches = cut(trades, quotes, BATCH, FIRST_BATCH)
+    _write(folder / "trades", [left for left, _ in batches])
+    _write(folder / "quotes", [right for _, right in batches])
+    return describe(trades, quotes, seed), len(batches)
+
+
 def _run(spark: SparkSession, folder: Path, rows: int, batches: int) -> int:
     """Join, show and check."""
-    print(
-        "joining; the first micro-batch takes longest, for Python workers start and kernels compile ...\n", flush=True
-    )
-    pairs = wm.join(_stream(spark, folder / "trades"), _stream(spark, folder / "quotes"), ON, WINDOW)
+    pairs = wm.join(_stream(spark, folder / "trades", TRADES), _stream(spark, folder / "quotes", QUOTES), ON, WINDOW)
     begin = time.perf_counter()
     query = (
         pairs.writeStream.format("parquet")
@@ -101,12 +118,12 @@ def _run(spark: SparkSession, folder: Path, rows: int, batches: int) -> int:
     found = result.count()
     in_order = result.selectExpr("*", "greatest(left_ts, right_ts) AS complete").orderBy("complete", "left_ts")
     show_pairs(in_order.limit(SHOWN).toArrow(), found)
-    print(
+    say(
         f"\njoined {rows:,} rows into {found:,} pairs in {seconds:.1f} s,"
         f" the first of {tally.batches} micro-batches took {tally.first_seconds:.1f} s of them"
     )
     if tally.seconds:
-        print(f"the others: {tally.rows / tally.seconds:,.0f} rows/s, {tally.pairs / tally.seconds:,.0f} pairs/s")
+        say(f"the others: {tally.rows / tally.seconds:,.0f} rows/s, {tally.pairs / tally.seconds:,.0f} pairs/s")
     return _prove(spark, folder, found)
 
 
@@ -119,26 +136,24 @@ def _write(folder: Path, tables: list[pa.Table]) -> None:
         os.utime(file, (FIRST_WRITTEN + number, FIRST_WRITTEN + number))
 
 
-def _stream(spark: SparkSession, folder: Path) -> DataFrame:
-    schema = spark.read.parquet(str(folder)).schema
+def _stream(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def _watch(query: StreamingQuery, batches: int) -> _Tally:
     """Show the query's progress until it has ended; raise if it failed."""
     tally = _Tally()
-    line = LiveLine(batches)
     seen = -1
     active = True
-    while active:
-        time.sleep(POLL_SECONDS)
-        active = query.isActive  # asked first: so the last progress is not missed
-        fresh = [progress for progress in query.recentProgress if progress.batchId > seen and progress.numInputRows]
-        for progress in fresh:
-            seen = progress.batchId
-            _count(tally, progress)
-            line.show(tally.batches, _status(progress))
-    line.end()
+    with LiveLine(batches, "Spark's Python workers start") as line:
+        while active:
+            time.sleep(POLL_SECONDS)
+            active = query.isActive  # asked first: so the last progress is not missed
+            fresh = [progress for progress in query.recentProgress if progress.batchId > seen and progress.numInputRows]
+            for progress in fresh:
+                seen = progress.batchId
+                _count(tally, progress)
+                line.show(tally.batches, _status(progress))
     query.awaitTermination()  # raises what the query failed with
     return tally
 
@@ -170,12 +185,13 @@ def _status(progress: StreamingQueryProgress) -> str:
 
 def _prove(spark: SparkSession, folder: Path, pairs: int) -> int:
     """Let Spark SQL count the pairs in one batch join, and say whether it finds as many."""
-    print("\nchecking ...", flush=True)
     begin = time.perf_counter()
     for name, price in (("trades", "price"), ("quotes", "bid")):
         rows = spark.read.parquet(str(folder / name))
         rows.selectExpr("symbol", "unix_micros(ts) AS moment", price).createOrReplaceTempView(name)
-    expected = int(spark.sql(COUNT_PAIRS).collect()[0][0])
+    say()
+    with stage("checking"):
+        expected = int(spark.sql(COUNT_PAIRS).collect()[0][0])
     return judge("Spark SQL, one batch join over all rows", expected, pairs, time.perf_counter() - begin)
 
 

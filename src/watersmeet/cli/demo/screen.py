@@ -1,75 +1,107 @@
-"""What the demonstration shows: a live line, the first pairs, and whether the proof agrees."""
+"""What the demonstration shows: what is under way, a live line, the first pairs, and whether the proof agrees.
+
+On a terminal a line lives while something is under way; elsewhere, in a file or a pipe, there are plain lines only.
+"""
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import pyarrow as pa
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-__all__ = ["SHOWN", "LiveLine", "judge", "show_pairs", "status"]
+__all__ = ["SHOWN", "LiveLine", "judge", "say", "show_pairs", "stage", "status"]
 
 SHOWN: Final = 8
-LIVE_SECONDS: Final = 0.1
-PLAIN_LINES: Final = 5
+PLAIN_LINES: Final = 6
+SCREEN: Final = Console(highlight=False, soft_wrap=True)
+ERRORS: Final = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def say(text: str = "") -> None:
+    """Print a line as it is."""
+    SCREEN.print(text, markup=False)
+
+
+@contextmanager
+def stage(what: str) -> Iterator[None]:
+    """Show that something is under way, and in the end how long it took."""
+    begin = time.perf_counter()
+    if not SCREEN.is_terminal:
+        say(f"{what} ...")
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=SCREEN, transient=True, disable=not SCREEN.is_terminal) as progress:
+        progress.add_task(what, total=None)
+        yield
+    seconds = f"{time.perf_counter() - begin:.1f} s"
+    say(f"{what}: {seconds}" if SCREEN.is_terminal else f"  took {seconds}")
 
 
 class LiveLine:
     """One line that is written over and over on a terminal; elsewhere a few plain lines, spread over all batches."""
 
-    def __init__(self, batches: int) -> None:
+    def __init__(self, batches: int, waiting: str) -> None:
         self._batches = batches
-        self._live = sys.stdout.isatty()
-        self._shown = 0.0
+        columns = (SpinnerColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=SCREEN, disable=not SCREEN.is_terminal)
+        self._task = self._progress.add_task(waiting, total=batches)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
 
     def show(self, number: int, text: str) -> None:
         """Say how it goes after batch ``number``, the first being 1."""
-        if not self._live:
-            if number * PLAIN_LINES // self._batches != (number - 1) * PLAIN_LINES // self._batches:
-                print(text, flush=True)
-        elif time.perf_counter() - self._shown >= LIVE_SECONDS or number == self._batches:
-            self._shown = time.perf_counter()
-            print(f"\r\x1b[2K{text}", end="", flush=True)
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self._live:
-            print()
+        self._progress.update(self._task, completed=number, description=text)
+        is_due = number == 1 or number * PLAIN_LINES // self._batches != (number - 1) * PLAIN_LINES // self._batches
+        if is_due and not SCREEN.is_terminal:
+            say(text)
 
 
 def status(rows: float, pairs: float, window_rows: int, watermark: datetime | None) -> str:
     """Return the live line; ``rows`` and ``pairs`` are per second."""
     return (
-        f"{rows / 1e6:6.2f} M rows/s  {pairs / 1e6:6.2f} M pairs/s  window {window_rows:>9,} rows  "
-        f"watermark {'-' if watermark is None else f'{watermark:%H:%M:%S.%f}'[:-3]}"
+        f"{rows / 1e6:5.2f} M rows/s {pairs / 1e6:5.2f} M pairs/s  window {window_rows:>7,} rows  "
+        f"to {'-' if watermark is None else f'{watermark:%H:%M:%S.%f}'[:-3]}"
     )
 
 
 def show_pairs(first: pa.Table, pairs: int) -> None:
     """Print the first pairs as a table."""
-    rows = [
-        (
+    title = f"the first {first.num_rows} of {pairs:,} pairs"
+    table = Table("symbol", "trade at", title=title, title_justify="left")
+    table.add_column("price", justify="right")
+    table.add_column("quote at")
+    table.add_column("bid", justify="right")
+    for pair in first.to_pylist():
+        table.add_row(
             pair["left_symbol"],
             f"{pair['left_ts']:%H:%M:%S.%f}",
             f"{pair['price'] / 10_000:.4f}",
             f"{pair['right_ts']:%H:%M:%S.%f}",
             f"{pair['bid'] / 10_000:.4f}",
         )
-        for pair in first.to_pylist()
-    ]
-    columns = ("symbol", "trade at", "price", "quote at", "bid")
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    print(f"\nthe first {len(rows)} of {pairs:,} pairs")
-    for line in (columns, tuple("-" * width for width in widths), *rows):
-        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    say()
+    SCREEN.print(table)
 
 
 def judge(how: str, expected: int, pairs: int, seconds: float) -> int:
     """Say whether another way to count found as many pairs; return the exit code."""
     if expected == pairs:
-        print(f"proof: {how}, counts {expected:,} pairs too ({seconds:.1f} s)")
+        SCREEN.print(f"proof: {how}, counts {expected:,} pairs too ({seconds:.1f} s)", markup=False, style="green")
         return 0
-    print(f"THE COUNTS DIFFER: {how}, counts {expected:,} pairs, the join gave {pairs:,}", file=sys.stderr)
+    text = f"THE COUNTS DIFFER: {how}, counts {expected:,} pairs, the join gave {pairs:,}"
+    ERRORS.print(text, markup=False, style="red")
     return 1
