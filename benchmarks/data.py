@@ -7,12 +7,13 @@ the package: that process may use an older tree of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Float64s, Int64s
+if TYPE_CHECKING:  # an older tree may have them elsewhere
+    from watersmeet.arrays import Float64s, Int64s
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -50,10 +50,10 @@ class StageRuns(DecodedRuns[IndexedChunk]):
 
     def merge(self, stream: StreamName, runs: list[Run], stages: Stages) -> Run:
         """Merge runs into one of the next level; ``stages`` are sampled when its indexes are chosen."""
+        store = stages.of[stream].rows
 
         def add(chunks: list[IndexedChunk], origin: Origin) -> Run:
             rows = one_batch(pa.Table.from_batches([indexed.chunk.rows for indexed in chunks]))
-            store = stages.of[stream].rows
             counted = [counts for indexed in chunks if (counts := store.counts(indexed.chunk)) is not None]
             counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
             alone = Stages(self._plan, dict.fromkeys(self._plan.streams, origin.first))

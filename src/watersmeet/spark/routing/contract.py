@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.balance.placement import Buckets, Route, place_left, place_right
 from watersmeet.columns.keys import axis_keys, combine_keys
@@ -35,8 +35,6 @@ __all__ = ["Grouped", "Router", "Routes", "Routing", "axis_to_json", "pick"]
 
 Plan_co = TypeVar("Plan_co", bound=Streams, covariant=True)
 AnyRouting = TypeVar("AnyRouting", bound="Routing[Any]")
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 Json = Any
 
 
