@@ -28,6 +28,6 @@ def test_a_push_after_restoring_moves_a_block_per_core() -> None:
     restored.push(_rows(ROWS, 1), _rows(ROWS, 1))
     topology = restored._topology
     assert isinstance(topology, Handshake)
-    held = {segment.rows for core in topology._cores for segment in core.segments.values()}
+    held = {segment.rows for core in topology._cores for segment in core.stretches.values()}
     restored.close()
     assert held <= {ROWS // CORES - 1, ROWS // CORES, ROWS // CORES + 1}

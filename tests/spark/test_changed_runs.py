@@ -49,9 +49,9 @@ def test_a_run_that_changes_during_a_micro_batch_fails_it(
         _mapped(query)
     files = sorted(tmp_path.glob("*.run"))
     oldest = min(files, key=lambda file: file.stat().st_mtime_ns)
-    check = runs.Runs.check
+    check = runs.DecodedRuns.check
 
-    def changed(self: runs.Runs[object]) -> None:
+    def changed(self: runs.DecodedRuns[object]) -> None:
         if self._used:  # not another key's turn
             with oldest.open("r+b") as file:
                 file.seek(40)

@@ -1,4 +1,4 @@
-"""What is narrowed for the state store comes back as it was, whatever the values."""
+"""What is compacted for the state store comes back as it was, whatever the values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.spark.compact_integers import narrow, widen
+from watersmeet.spark.compact_integers import compact, restore
 
 INT64 = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 300), st.sampled_from([2**62, 2**62 + 2**32]))
 COLUMNS = st.lists(st.tuples(INT64, INT64, st.one_of(st.none(), INT64), st.floats(allow_nan=False), st.text()))
@@ -29,7 +29,7 @@ def test_oracle_narrowed_rows_come_back(rows: list[tuple[int, int, int | None, f
     whole = pa.record_batch(
         [pa.array(list(some), field.type) for some, field in zip(values, SCHEMA, strict=True)], SCHEMA
     )
-    back = widen(narrow(whole), SCHEMA)
+    back = restore(compact(whole), SCHEMA)
     assert back.equals(whole)
     assert back.schema.equals(SCHEMA, check_metadata=True)
 
@@ -40,11 +40,11 @@ def test_oracle_narrowed_rows_come_back(rows: list[tuple[int, int, int | None, f
 def test_a_column_gets_the_narrowest_type_that_holds_its_span(span: int, width: int) -> None:
     smallest = -(2**63)
     rows = pa.record_batch({"k": pa.array([smallest, smallest + span], pa.int64())})
-    assert narrow(rows).schema.field("k").type.bit_width == width
-    assert widen(narrow(rows), rows.schema).equals(rows)
+    assert compact(rows).schema.field("k").type.bit_width == width
+    assert restore(compact(rows), rows.schema).equals(rows)
 
 
 def test_a_slice_is_narrowed_alone() -> None:
     rows = pa.record_batch({"k": pa.array([2**60, 5, 6, 7], pa.int64())}).slice(1)
-    assert narrow(rows).schema.field("k").type == pa.uint8()
-    assert widen(narrow(rows), rows.schema).equals(rows)
+    assert compact(rows).schema.field("k").type == pa.uint8()
+    assert restore(compact(rows), rows.schema).equals(rows)

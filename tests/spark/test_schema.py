@@ -8,7 +8,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import watersmeet as wm
-from watersmeet.spark.schema import SIMPLE, arrow_schema, result_schema
+from watersmeet.spark.schema import SIMPLE, arrow_schema, spark_result_schema
 
 NESTED = spark.StructType(
     [
@@ -50,7 +50,7 @@ def test_types_refused(kind: spark.DataType, text: str) -> None:
 
 def test_results_have_all_columns_under_their_new_names() -> None:
     left, right = struct(k=spark.LongType(), x=spark.DateType()), struct(k=spark.StringType())
-    result = result_schema([left, right], ["left_k", "x", "right_k"])
+    result = spark_result_schema([left, right], ["left_k", "x", "right_k"])
     assert [(field.name, type(field.dataType), field.nullable) for field in result] == [
         ("left_k", spark.LongType, True),
         ("x", spark.DateType, True),

@@ -14,18 +14,18 @@ import pyarrow as pa
 
 from watersmeet.columns.plain import Words, from_words, words_of
 
-__all__ = ["narrow", "widen"]
+__all__ = ["compact", "restore"]
 
 BASE: Final = b"watersmeet base"
 WORD_BITS: Final = 64
-NARROW: Final = (np.uint8, np.uint16, np.uint32)
+SMALL: Final = (np.uint8, np.uint16, np.uint32)
 
 
-def narrow(rows: pa.RecordBatch) -> pa.RecordBatch:
+def compact(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with compact whole numbers; the metadata of such a field has the value to add."""
     columns, fields = [], []
     for column, field in zip(rows.columns, rows.schema, strict=True):
-        small, smallest = _narrowed(column) if _is_wide(column) else (None, 0)
+        small, smallest = _compacted(column) if _is_wide(column) else (None, 0)
         if small is None:
             columns.append(column)
             fields.append(field)
@@ -35,16 +35,16 @@ def narrow(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
 
 
-def widen(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows, of ``schema``, that :func:`narrow` was given."""
+def restore(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows, of ``schema``, that :func:`compact` was given."""
     columns = [
-        _widened(column, narrowed.metadata, field.type)
-        for column, narrowed, field in zip(rows.columns, rows.schema, schema, strict=True)
+        _restored(column, compacted.metadata, field.type)
+        for column, compacted, field in zip(rows.columns, rows.schema, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _widened(column: pa.Array, metadata: dict[bytes, bytes] | None, kind: pa.DataType) -> pa.Array:
+def _restored(column: pa.Array, metadata: dict[bytes, bytes] | None, kind: pa.DataType) -> pa.Array:
     smallest = (metadata or {}).get(BASE)
     if smallest is None:
         return column
@@ -61,10 +61,10 @@ def _is_wide(column: pa.Array) -> bool:
     )
 
 
-def _narrowed(column: pa.Array) -> tuple[Words | None, int]:
+def _compacted(column: pa.Array) -> tuple[Words | None, int]:
     words = words_of(column)
     smallest, largest = int(words.min()), int(words.max())
-    for kind in NARROW:
+    for kind in SMALL:
         if largest - smallest <= np.iinfo(kind).max:
             return (words - np.int64(smallest)).astype(kind), smallest
     return None, 0

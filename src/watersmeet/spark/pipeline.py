@@ -22,7 +22,7 @@ from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
 from watersmeet.spark.routing.contract import Routes
-from watersmeet.spark.schema import ddl, result_schema
+from watersmeet.spark.schema import ddl, spark_result_schema
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.session import bytes_setting
 from watersmeet.spec.durations import format_duration
@@ -69,7 +69,7 @@ def pipeline(
         outputMode="Append",
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
-    columns = result_schema([frame.schema for frame in frames.values()], result.names)
+    columns = spark_result_schema([frame.schema for frame in frames.values()], result.names)
     return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
 
 

@@ -36,7 +36,7 @@ from watersmeet.columns.hidden import (
     with_hidden,
 )
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
-from watersmeet.spark.compact_integers import narrow, widen
+from watersmeet.spark.compact_integers import compact, restore
 from watersmeet.spark.envelope import COUNT, to_blob
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import MappedRun, RunCache
@@ -194,7 +194,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
 
 def _to_state(content: Content) -> pa.Buffer:
     """Return content for the state store: an Arrow IPC stream, with arrival numbers in hidden last columns."""
-    return to_blob(narrow(_with_numbers(content)))
+    return to_blob(compact(_with_numbers(content)))
 
 
 def _from_state(run: Run, blob: bytes, schema: pa.Schema) -> Content:
@@ -206,7 +206,7 @@ def _from_state(run: Run, blob: bytes, schema: pa.Schema) -> Content:
             raise _damaged(run, f"it has {rows.num_rows} rows and should have {run.rows}")
         rows = _fitted(rows, schema)
         whole = with_hidden(schema, hidden_names(rows.schema, len(schema)))
-        return _content(widen(rows, whole), schema)
+        return _content(restore(rows, whole), schema)
     except SnapshotError:
         raise
     except DAMAGE as error:

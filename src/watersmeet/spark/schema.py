@@ -10,7 +10,7 @@ from pyspark.sql import types as spark
 
 from watersmeet.spec.errors import SchemaError
 
-__all__ = ["Columns", "arrow_schema", "ddl", "result_schema"]
+__all__ = ["Columns", "arrow_schema", "ddl", "spark_result_schema"]
 
 Columns = dict[str, str]
 """Names of columns, and their Spark types."""
@@ -44,7 +44,7 @@ def ddl(columns: Columns) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-def result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spark.StructType:
+def spark_result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spark.StructType:
     """Return the Spark schema of results: all columns of one stream after the other, under these ``names``."""
     columns = zip(names, (field for stream in streams for field in stream.fields), strict=True)
     return spark.StructType([spark.StructField(name, field.dataType, nullable=True) for name, field in columns])

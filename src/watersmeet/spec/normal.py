@@ -147,7 +147,7 @@ def normal_form(predicate: Predicate, schemas: Schemas) -> NormalForm:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _AxisSets:
     """The set that a predicate allows on each axis; ``exact`` if it demands nothing else."""
 
     sets: dict[AxisName, IntervalSet]
@@ -260,7 +260,7 @@ class _Planner:
             return KeyDomain("wrapped", scale, nulls)
         return KeyDomain("double_offset", nulls=nulls)
 
-    def _bounds(self, predicate: Predicate) -> _Bounds:
+    def _bounds(self, predicate: Predicate) -> _AxisSets:
         match predicate:
             case And(terms):
                 return _intersection([self._bounds(term) for term in terms])
@@ -277,9 +277,9 @@ class _Planner:
                 atom = atom_of_same(predicate, self.schemas)
                 if atom is not None:
                     return self._atom_bounds(atom)
-        return _Bounds({}, exact=False)
+        return _AxisSets({}, exact=False)
 
-    def _atom_bounds(self, atom: Atom) -> _Bounds:
+    def _atom_bounds(self, atom: Atom) -> _AxisSets:
         domain = self.domains[atom.name]
         offset = atom.offset
         below: Fraction | None
@@ -288,7 +288,7 @@ class _Planner:
             step = Fraction(1)
             below, above = offset - 1, offset + 1
         elif atom.operator == "!=":
-            return _Bounds({}, exact=False)
+            return _AxisSets({}, exact=False)
         else:  # verified afterwards, so the ends may belong to the set
             step = Fraction(0)
             below, above = offset, offset
@@ -301,7 +301,7 @@ class _Planner:
             ">=": ((offset, None),),
         }
         escapes = {atom.name} if atom.is_subtraction and atom.operator in (">", ">=") else set()
-        return _Bounds({atom.name: IntervalSet(parts[atom.operator], step)}, domain.is_exact, frozenset(escapes))
+        return _AxisSets({atom.name: IntervalSet(parts[atom.operator], step)}, domain.is_exact, frozenset(escapes))
 
 
 def without_negation(predicate: Predicate, *, negate: bool = False) -> Predicate:
@@ -348,16 +348,16 @@ def _covers(part: Predicate, both_null: And) -> bool:
     )
 
 
-def _intersection(bounds: list[_Bounds]) -> _Bounds:
+def _intersection(bounds: list[_AxisSets]) -> _AxisSets:
     sets: dict[AxisName, IntervalSet] = {}
     for bound in bounds:
         for name, differences in bound.sets.items():
             sets[name] = sets[name].intersection(differences) if name in sets else differences
     escapes = {name for name in sets if all(name in bound.nan_escapes for bound in bounds if name in bound.sets)}
-    return _Bounds(sets, all(bound.exact for bound in bounds), frozenset(escapes))
+    return _AxisSets(sets, all(bound.exact for bound in bounds), frozenset(escapes))
 
 
-def _union(bounds: list[_Bounds]) -> _Bounds:
+def _union(bounds: list[_AxisSets]) -> _AxisSets:
     shared = set.intersection(*(set(bound.sets) for bound in bounds))
     sets: dict[AxisName, IntervalSet] = {}
     for name in (name for name in bounds[0].sets if name in shared):
@@ -368,7 +368,7 @@ def _union(bounds: list[_Bounds]) -> _Bounds:
             sets[name] = differences
     exact = len(sets) == 1 and all(bound.exact and len(bound.sets) == 1 for bound in bounds)
     escapes = {name for name in sets if any(name in bound.nan_escapes for bound in bounds)}
-    return _Bounds(sets, exact, frozenset(escapes))
+    return _AxisSets(sets, exact, frozenset(escapes))
 
 
 def _limit(expression: Expression, its_type: ValueType) -> int:

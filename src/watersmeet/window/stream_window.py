@@ -131,7 +131,7 @@ class StreamWindow:
                 checks = [(axis, borders) for axis in axes]
                 for pairs in part.probe(batch):
                     for stored, who, row in segment.payload.split(pairs.who, pairs.row):
-                        left = self._verifier.narrowed(stored, Pairs(who, row), batch, checks, window_holds=inside)
+                        left = self._verifier.checked(stored, Pairs(who, row), batch, checks, window_holds=inside)
                         left = self._verifier.not_found_before(stored, left, batch, branch, borders)
                         if left.count:
                             yield stored, left

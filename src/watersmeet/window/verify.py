@@ -5,7 +5,7 @@ row's *key* lies in a range that the probing row looks for, the *count window's*
 other), and the *residual*, what no key can decide. Windows of two streams check the pairs of a batch and a piece of the
 stored rows, by the numbers of their rows; stages of many streams check rows that they have gathered, side by side.
 
-Cost. Conditions on keys are checked by kernels, the residual in Python: so keys narrow what an index finds as far as
+Cost. Conditions on keys are checked by kernels, the residual in Python: so keys reduce what an index finds as far as
 they can, and what is left of all segments is checked at once.
 """
 
@@ -113,7 +113,7 @@ class Verifier:
         looked_up = {order.key, *order.equalities}
         return required + [number for number, axis in axes.items() if not axis.required and number not in looked_up]
 
-    def narrowed(
+    def checked(
         self, stored: Stored, pairs: Pairs, batch: KeyedBatch, checks: list[tuple[int, Borders]], *, window_holds: bool
     ) -> Pairs:
         """Return the candidates that pass the checks of axes and window.

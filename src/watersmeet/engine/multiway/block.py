@@ -15,7 +15,7 @@ from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 
-__all__ = ["Block", "arrival_of", "narrowed"]
+__all__ = ["Block", "arrival_of", "numbered_rows"]
 
 
 class Block:
@@ -72,7 +72,7 @@ class Block:
         if partner not in self._batches:
             names = pair.columns(self.stream)
             columns = [self.rows.column(name) for name in names]
-            rows = narrowed(names, columns, self.numbers)
+            rows = numbered_rows(names, columns, self.numbers)
             keys = {} if self.times is None or pair.plan.time is None else {pair.plan.time: self.times}
             self._batches[partner] = KeyedBatch(
                 pair.plan, pair.side(self.stream), rows, arrival_of(self.stream, partner, self.counts), keys
@@ -80,7 +80,7 @@ class Block:
         return self._batches[partner]
 
 
-def narrowed(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.RecordBatch:
+def numbered_rows(names: list[str], columns: list[pa.Array], *numbers: Int64s) -> pa.RecordBatch:
     """Return columns with numbers of rows, of one stream or more, behind them as hidden columns."""
     hidden = {f"number{position}": own for position, own in enumerate(numbers)}
     return add_hidden(pa.RecordBatch.from_arrays(columns, names=names), hidden)

@@ -57,7 +57,7 @@ class PairPlan:
         return self.right if stream == self.left else self.left
 
     def columns(self, stream: StreamName) -> list[str]:
-        """Return the columns of a stream that this pair reads: a row is narrowed to them before it is indexed."""
+        """Return the columns of a stream that this pair reads: a row is reduced to them before it is indexed."""
         return list(self.plan.schemas[self.side(stream)].names)
 
 
@@ -223,11 +223,13 @@ def _pair_plan(
     if isinstance(window, TimeWindows):
         read |= {("left", window.ts[left]), ("right", window.ts[right])}
 
-    def narrow(stream: StreamName, side: StreamName) -> pa.Schema:
+    def read_columns(stream: StreamName, side: StreamName) -> pa.Schema:
         return pa.schema([column for column in schemas[stream] if (side, column.name) in read])
 
     between = window.between(left, right)
-    plan = plan_join(narrow(left, "left"), narrow(right, "right"), renamed, between, structure, time_scale=time_scale)
+    plan = plan_join(
+        read_columns(left, "left"), read_columns(right, "right"), renamed, between, structure, time_scale=time_scale
+    )
     return PairPlan(left, right, plan, predicate is not None or in_residual)
 
 

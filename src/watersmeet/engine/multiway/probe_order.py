@@ -28,7 +28,7 @@ from watersmeet.window.sample import key_fractions, sample_rows
 
 __all__ = ["ProbeOrders"]
 
-Bound = frozenset[StreamName]
+BoundStreams = frozenset[StreamName]
 
 FIRST_DECISION: Final = 1 << 10
 MOST_ROWS_BETWEEN: Final = 1 << 17
@@ -66,8 +66,8 @@ class ProbeOrders:
         self._stages = stages
         self._plan: MultiPlan = stages.plan
         self._candidates: defaultdict[Step, Rate] = defaultdict(Rate)
-        self._growth: defaultdict[tuple[Bound, tuple[StreamName, ...]], Rate] = defaultdict(Rate)
-        self._best: dict[tuple[Bound, tuple[StreamName, ...]], _Way] = {}
+        self._growth: defaultdict[tuple[BoundStreams, tuple[StreamName, ...]], Rate] = defaultdict(Rate)
+        self._best: dict[tuple[BoundStreams, tuple[StreamName, ...]], _Way] = {}
         self._fractions: dict[frozenset[StreamName], float] = {}
         self._entered = dict.fromkeys(self._plan.streams, 0.0)
         self._total = 0
@@ -90,7 +90,7 @@ class ProbeOrders:
         self._entered = {name: entered * FORGET for name, entered in self._entered.items()}
         return True
 
-    def note(self, bound: Bound, step: Step, passage: Passage) -> None:
+    def note(self, bound: BoundStreams, step: Step, passage: Passage) -> None:
         """Record a passage of partial results that bind ``bound``."""
         candidates, growth = self._candidates[step], self._growth[bound, step.streams]
         candidates.of += passage.probing
@@ -102,13 +102,13 @@ class ProbeOrders:
         """Return the fraction of the recent rows that are a stream's."""
         return (self._entered[stream] + 1) / (sum(self._entered.values()) + len(self._entered))
 
-    def steps(self, bound: Bound, stash: StashPlan | None = None) -> tuple[Step, ...]:
+    def steps(self, bound: BoundStreams, stash: StashPlan | None = None) -> tuple[Step, ...]:
         """Return the steps from partial results that bind ``bound`` to results."""
         if stash is None and len(bound) == 1 and (fixed := self.fixed.get(next(iter(bound)))) is not None:
             return fixed
         return self._way(bound, stash).steps
 
-    def work(self, bound: Bound, stash: StashPlan | None = None) -> float:
+    def work(self, bound: BoundStreams, stash: StashPlan | None = None) -> float:
         """Return the work expected for a partial result that binds ``bound``: partial results and candidates."""
         return self._way(bound, stash).work
 
@@ -122,7 +122,7 @@ class ProbeOrders:
         assert stash is not None, "two streams at once come from a stash"
         return self.live_pairs(*stash.streams) * self.fraction(stash.members[step.via], step.via)
 
-    def growth(self, bound: Bound, streams: tuple[StreamName, ...]) -> float:
+    def growth(self, bound: BoundStreams, streams: tuple[StreamName, ...]) -> float:
         """Return the factor by which partial results multiply when they get a row of each of ``streams``."""
         seen = self._growth[bound, streams].value
         if seen is not None:
@@ -162,7 +162,7 @@ class ProbeOrders:
     def _window_rows(self, stream: StreamName) -> int:
         return max(1, len(self._stages.of[stream].rows))
 
-    def _way(self, bound: Bound, stash: StashPlan | None) -> _Way:
+    def _way(self, bound: BoundStreams, stash: StashPlan | None) -> _Way:
         """Return the steps with the least work; of equal ones those in the streams' order."""
         stashed = () if stash is None else stash.streams
         name = bound, stashed
@@ -175,7 +175,7 @@ class ProbeOrders:
             self._best[name] = min(options, key=lambda way: way.work)
         return self._best[name]
 
-    def _next_steps(self, bound: Bound, stash: StashPlan | None) -> Iterator[Step]:
+    def _next_steps(self, bound: BoundStreams, stash: StashPlan | None) -> Iterator[Step]:
         """Yield for every stream that can be bound next (or for both in the stash) the step via its best neighbour."""
         stashed = () if stash is None or not bound.isdisjoint(stash.streams) else stash.streams
         for stream in self._plan.streams:

@@ -29,7 +29,7 @@ from watersmeet.window.arrival import Counts
 from watersmeet.window.chunks import Chunk, Chunks, one_array
 from watersmeet.window.payload import Extent
 
-__all__ = ["Places", "RowStore", "chunk_of", "keys_of"]
+__all__ = ["FoundRows", "RowStore", "chunk_of", "keys_of"]
 
 
 FAN_IN: Final = 8
@@ -40,7 +40,7 @@ STEPS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class FoundRows:
     """Rows that were found, chunk after chunk; ``order`` has the position of each among those asked for."""
 
     streams: tuple[StreamName, ...]
@@ -99,13 +99,13 @@ class RowStore(Chunks):
         """Return how many rows of each stream came before each row of a chunk (in a count window)."""
         return None if chunk.numbers is None else dict(zip(self._streams, chunk.numbers, strict=True))
 
-    def places(self, numbers: Int64s) -> Places:
+    def find(self, numbers: Int64s) -> FoundRows:
         """Find rows (at least one, all held) by their numbers."""
         starts = self.starts[:-1]
         low, high = np.searchsorted(starts, (numbers.min(), numbers.max()), "right") - 1
         if low == high:
             chunk = self.chunks[low]
-            return Places(self._streams, [(chunk, numbers - chunk.first)], None)
+            return FoundRows(self._streams, [(chunk, numbers - chunk.first)], None)
         which = (np.searchsorted(starts, numbers, "right") - 1).astype(np.int16)
         order = None
         if np.any(which[1:] < which[:-1]):
@@ -117,7 +117,7 @@ class RowStore(Chunks):
             for chunk, begin, end in zip(self.chunks[low : high + 1], begins[:-1], begins[1:], strict=True)
             if end > begin
         ]
-        return Places(self._streams, parts, order)
+        return FoundRows(self._streams, parts, order)
 
 
 def chunk_of(

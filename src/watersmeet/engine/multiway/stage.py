@@ -32,11 +32,11 @@ from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.hidden import hidden_at
 from watersmeet.columns.keys import row_ranges
 from watersmeet.engine.intake import Arrived
-from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
+from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
 from watersmeet.engine.multiway.partial import Expansion, Partials, distinct
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
 from watersmeet.engine.multiway.portions import in_portions, merged
-from watersmeet.engine.multiway.rows import Places, RowStore, chunk_of, keys_of
+from watersmeet.engine.multiway.rows import FoundRows, RowStore, chunk_of, keys_of
 from watersmeet.spec.expression import Column, Predicate, StreamName
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.contract import Pairs
@@ -209,10 +209,10 @@ class Stages:
         if len(partials.numbers) == 1:
             return partials.block.batch(pair), None
         numbers, expansion = distinct(partials.numbers[via])
-        places = self.of[via].rows.places(numbers)
+        found = self.of[via].rows.find(numbers)
         names = pair.columns(via)
-        rows = narrowed(names, [places.column(name) for name in names], numbers)
-        counts = places.counts(via, partner) if pair.plan.time is None else None
+        rows = numbered_rows(names, [found.column(name) for name in names], numbers)
+        counts = found.counts(via, partner) if pair.plan.time is None else None
         return KeyedBatch(pair.plan, pair.side(via), rows, arrival_of(via, partner, counts)), expansion
 
     def extended(
@@ -291,7 +291,7 @@ class Stages:
         What the keys let through may be too much.
         """
         plan = pair.plan
-        left, right = (self.of[stream].rows.places(partials.numbers[stream]) for stream in (pair.left, pair.right))
+        left, right = (self.of[stream].rows.find(partials.numbers[stream]) for stream in (pair.left, pair.right))
         every = np.arange(len(partials), dtype=np.int32)
         found = Pairs(every, every)
         for number, axis in enumerate(plan.axes):
@@ -309,13 +309,13 @@ class Stages:
         self, partials: Partials, predicate: Predicate, streams: Mapping[StreamName, StreamName], schemas: Schemas
     ) -> Partials:
         """Return the partial results that satisfy a predicate, whose sides are these ``streams``."""
-        places: dict[StreamName, Places] = {}
+        found: dict[StreamName, FoundRows] = {}
 
         def gather(column: Column) -> pa.Array:
             stream = streams[column.stream]
-            if stream not in places:
-                places[stream] = self.of[stream].rows.places(partials.numbers[stream])
-            return places[stream].column(column.name)
+            if stream not in found:
+                found[stream] = self.of[stream].rows.find(partials.numbers[stream])
+            return found[stream].column(column.name)
 
         keep = truth(predicate, gather, schemas, len(partials))
         return partials if keep.all() else partials.picked(keep)
@@ -326,8 +326,8 @@ class Stages:
         """Return results (at least one), which bind all streams, as rows."""
         columns = []
         for stream, stage in self.of.items():
-            places = stage.rows.places(partials.numbers[stream])
-            columns += [places.column(column.name) for column in stage.rows.schema]
+            found = stage.rows.find(partials.numbers[stream])
+            columns += [found.column(column.name) for column in stage.rows.schema]
         return pa.Table.from_arrays(columns, schema=self.plan.result_schema)
 
 

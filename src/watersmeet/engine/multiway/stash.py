@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
+from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
@@ -136,10 +136,12 @@ class Stash:
     def _batch(self, pairs: Partials, index: StashIndex) -> KeyedBatch:
         member, pair = index.member, index.pair
         via = pair.other(member)
-        places = self._stages.of[member].rows.places(pairs.numbers[member])
+        found = self._stages.of[member].rows.find(pairs.numbers[member])
         names = pair.columns(member)
-        rows = narrowed(names, [places.column(name) for name in names], *(pairs.numbers[own] for own in self.streams))
-        arrival = arrival_of(member, via, None if pair.plan.time is not None else places.counts(member, via))
+        rows = numbered_rows(
+            names, [found.column(name) for name in names], *(pairs.numbers[own] for own in self.streams)
+        )
+        arrival = arrival_of(member, via, None if pair.plan.time is not None else found.counts(member, via))
         return KeyedBatch(pair.plan, pair.side(member), rows, arrival)
 
     def pass_through(self, partials: Partials, step: Step, passage: Passage) -> Iterator[Partials]:

@@ -68,11 +68,11 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _NumberedBlock:
     """A block of one stream, and its number among those of its push."""
 
     batch: KeyedBatch
-    place: int
+    number: int
 
 
 class JoinCore:
@@ -87,7 +87,7 @@ class JoinCore:
         self._found: list[pa.Table] = []
         self._marked: dict[int, Marked] = {}
 
-    def handle(self, _: int, block: _Block) -> None:
+    def handle(self, _: int, block: _NumberedBlock) -> None:
         """Process a block and store this core's rows of it (algorithm 2)."""
         batch = block.batch
         other = self.windows[OTHER_SIDE[batch.side]]
@@ -95,7 +95,7 @@ class JoinCore:
             if self._punctuation is None:
                 self._found.append(pairs)
             else:
-                self._marked[block.place] = _punctuate(pairs, batch.side, self._punctuation)
+                self._marked[block.number] = _punctuate(pairs, batch.side, self._punctuation)
         self._store(batch)
 
     def _store(self, batch: KeyedBatch) -> None:
@@ -142,7 +142,7 @@ class SplitJoin(Topology):
             fanout,
         )
 
-    def _distribution_tree(self, leaves: list[Inbox[_Block]], fanout: int) -> list[Inbox[_Block]]:
+    def _distribution_tree(self, leaves: list[Inbox[_NumberedBlock]], fanout: int) -> list[Inbox[_NumberedBlock]]:
         """Return the inboxes that the caller sends to: those of the cores, or of the distributors above them."""
         while len(leaves) > fanout:
             groups = [leaves[begin : begin + fanout] for begin in range(0, len(leaves), fanout)]
@@ -152,10 +152,10 @@ class SplitJoin(Topology):
             ]
         return leaves
 
-    def _joined(self, first: _Block, second: _Block) -> _Block | None:
+    def _joined(self, first: _NumberedBlock, second: _NumberedBlock) -> _NumberedBlock | None:
         """Return two blocks of a push as one, or None: if results are ordered, each block keeps its own number."""
         batch = joined_blocks([first.batch, second.batch]) if self._layout.order is None else None
-        return None if batch is None else _Block(batch, first.place)
+        return None if batch is None else _NumberedBlock(batch, first.number)
 
     def push(self, part: Slice) -> list[pa.Table]:
         """Distribute the blocks of a slice, wait for all cores, and merge their results."""
@@ -167,14 +167,14 @@ class SplitJoin(Topology):
         )
         number = 0
         for number, batch in enumerate(blocks, 1):
-            _distribute(self._roots, 0, _Block(batch, number))
+            _distribute(self._roots, 0, _NumberedBlock(batch, number))
         if number:
             self._crew.wait_until_quiet()
         return self._gathered(number) if ordered else [table for core in self._cores for table in core.handed_over()]
 
     def _gathered(self, blocks: int) -> list[pa.Table]:
         found = [core.punctuated_results() for core in self._cores]
-        parts = ([results[place] for results in found if place in results] for place in range(1, blocks + 1))
+        parts = ([results[number] for results in found if number in results] for number in range(1, blocks + 1))
         return [merge_marked(results).pairs for results in parts if results]
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
@@ -192,7 +192,7 @@ class SplitJoin(Topology):
         self._crew.close()
 
 
-def _distribute(children: list[Inbox[_Block]], _: int, block: _Block) -> None:
+def _distribute(children: list[Inbox[_NumberedBlock]], _: int, block: _NumberedBlock) -> None:
     """Pass a block on (algorithm 1)."""
     for child in children:
         child.put(block)
@@ -227,5 +227,5 @@ def _merged(parts: Sequence[Marked]) -> Marked:
 
 
 def _sorted(marked: Marked) -> Marked:
-    place = np.lexsort((marked.inner, marked.outer))
-    return Marked(marked.pairs.take(pa.array(place)), marked.outer[place], marked.inner[place])
+    order = np.lexsort((marked.inner, marked.outer))
+    return Marked(marked.pairs.take(pa.array(order)), marked.outer[order], marked.inner[order])

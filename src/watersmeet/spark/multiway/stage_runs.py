@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.multiway.block import Block, arrival_of, narrowed
+from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import chunk_of
 from watersmeet.engine.multiway.stage import IndexedChunk, Stages
@@ -78,7 +78,7 @@ class StageRuns(DecodedRuns[IndexedChunk]):
         segments = {}
         for partner, index in content.indexes.items():
             names = self._plan.pair(stream, partner).columns(stream)
-            rows = narrowed(names, [content.rows.column(name) for name in names], numbers)
+            rows = numbered_rows(names, [content.rows.column(name) for name in names], numbers)
             segments[partner] = segment_of(index, rows, arrival_of(stream, partner, counts), run)
         place = Extent(run.low, run.high)
         chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
