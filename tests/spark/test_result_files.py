@@ -36,7 +36,7 @@ def test_the_unpacker_takes_files_and_blobs(folder: Path) -> None:
     blobs = to_blobs(rest).to_pylist()
     columns = {"blob": [None, None, *blobs], "file": [write_results(first), None, *[None] * len(blobs)]}
     sent = pa.RecordBatch.from_pydict(columns, pa.schema({"blob": pa.binary(), "file": pa.string()}))
-    assert pa.Table.from_batches(unpacker(PAIRS.schema)([sent])) == PAIRS
+    assert pa.Table.from_batches(unpacker()([sent])) == PAIRS
     assert list(folder.iterdir()) == []
 
 
