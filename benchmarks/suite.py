@@ -81,12 +81,12 @@ def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None)
 
 def _run_one(experiment: Experiment, options: Options, context: Context) -> None:
     about = experiment.description
-    say(f"\n=== {experiment.name}: {about.purpose}")
-    say(f"  data: {about.shape}; seed {about.seed}")
-    say(f"  expected: {about.expected}")
     started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
     cut_off: KeyboardInterrupt | None = None
     try:
+        say(f"\n=== {experiment.name}: {about.purpose}")
+        say(f"  data: {about.shape}; seed {about.seed}")
+        say(f"  expected: {about.expected}")
         result = experiment.run(context)
     except KeyboardInterrupt as interrupt:
         cut_off, result = interrupt, Result(notes=["cut off: only what had been measured by then"], runs=context.noted)

@@ -2,8 +2,8 @@
 
 What runs is the real thing: generations, groups, the balancer with its settings. What is modelled are rows, by the
 thousand: per micro-batch and group a Poisson number of each stream, and of pairs the expected number. What a row, a
-pair or a message costs is measured with the real engine (:func:`measure_costs`), so a figure is in the seconds of this
-machine's cores; ratios are what counts.
+pair or a message costs is measured with the real engine (:mod:`benchmarks.models.costs`), so a figure is in the seconds
+of this machine's cores; ratios are what counts.
 
 Keys follow the b-model: of every interval of the key's range one half has the fraction ``b`` of its rows, at every
 scale. Two rows of a group meet with the probability that follows from the keys that hash to it.
@@ -17,102 +17,21 @@ epoch, then for the master, who serves the cores one after the other, then for w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-from benchmarks.experiment import seconds_of
+from benchmarks.models.costs import Costs
 from watersmeet.arrays import Float64s, Int64s
 from watersmeet.balance.balancer import Decision, Settings, decide, forget
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.balance.loads import FADING, HEAVIEST, CoreLoad, GroupLoad, GroupReport, Held, Observation
-from watersmeet.engine.result import gather_pairs, result_schema
-from watersmeet.spec.options import Structure
-from watersmeet.spec.predicates import equal
-from watersmeet.spec.window import time_window
-from watersmeet.window.batch import KeyedBatch
-from watersmeet.window.plan import plan_join
-from watersmeet.window.stream_window import StreamWindow
 
-__all__ = ["ROW_BYTES", "Cluster", "Costs", "Keys", "Load", "Step", "b_model", "measure_costs"]
-
+__all__ = ["ROW_BYTES", "Cluster", "Keys", "Load", "Step", "b_model"]
 
 ROW_BYTES: Final = 24
-MEASURED_ROWS: Final = 1 << 17
-REPETITIONS: Final = 9
-SCHEMA: Final = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.int64())])
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of one core."""
-
-    probe: float
-    """Per row that looks for partners, found or not."""
-    store: float
-    """Per row that is stored."""
-    pair: float
-    """Per pair found and gathered."""
-    comparison: float
-    """Per stored row of its group that a row is compared with, where nothing is indexed."""
-    message: float
-    """Per message, however small: packed by one side and opened by the other."""
-    sent: float
-    """Per row in a message."""
-
-
-@cache
-def measure_costs(rows: int = MEASURED_ROWS) -> Costs:
-    """Measure the costs with the real windows: extendible hashing, and for comparisons the scan."""
-    distinct, absent = np.arange(rows) * 7, np.arange(rows // 4) * 7 + 1
-    store = _time(lambda: _window("hash", distinct), rows)
-    window, whole = _window("hash", distinct), _window("hash", np.repeat(np.arange(rows // 16), 16))
-    probe = _time(lambda: _found(window, absent), len(absent))
-    hits = np.arange(rows // 16)
-    pair = max(1e-10, (_time(lambda: _found(whole, hits), 1) - probe * len(hits)) / rows)
-    few = _window("scan", np.arange(1 << 12) * 2)
-    comparison = _time(lambda: _found(few, np.arange(1 << 9) * 8 + 1), 1 << 21)
-    message = _time(lambda: [_sent(_batch(np.arange(1))) for _ in range(64)], 64)
-    large = _batch(distinct)
-    return Costs(probe, store, pair, comparison, message, _time(lambda: _sent(large), rows))
-
-
-def _time(work: Callable[[], object], count: int) -> float:
-    """Return the seconds of one of ``count`` things; the shortest time is the one that others disturbed least."""
-    work()  # compiles
-    return min(seconds_of(work) for _ in range(REPETITIONS)) / count
-
-
-def _batch(keys: Int64s) -> pa.RecordBatch:
-    numbers = np.arange(len(keys))
-    return pa.record_batch([pa.array(numbers, pa.timestamp("us")), pa.array(keys), pa.array(numbers)], schema=SCHEMA)
-
-
-def _window(structure: Structure, keys: Int64s) -> StreamWindow:
-    plan = plan_join(SCHEMA, SCHEMA, equal("k"), time_window("1 hour", ts="ts"), structure)
-    window = StreamWindow(plan, "right")
-    window.insert(KeyedBatch(plan, "right", _batch(keys)), None)
-    return window
-
-
-def _found(window: StreamWindow, keys: Int64s) -> int:
-    batch = KeyedBatch(window.plan, "left", _batch(keys))
-    matches = list(window.probe(batch))
-    return gather_pairs(batch, matches, result_schema(SCHEMA, SCHEMA)).num_rows if matches else 0
-
-
-def _sent(rows: pa.RecordBatch) -> pa.Table:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write(rows)
-    return pa.ipc.open_stream(sink.getvalue()).read_all()
-
-
-# --- load ------------------------------------------------------------------------------------------------------------
 
 
 def b_model(b: float, levels: int) -> Float64s:

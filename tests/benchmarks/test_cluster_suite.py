@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.experiments.cluster.communication import largest_buffer
-from benchmarks.models.cluster import Cluster, Costs, Keys, Load, b_model
+from benchmarks.models.cluster import Cluster, Keys, Load, b_model
+from benchmarks.models.costs import Costs
 from benchmarks.suite import SUITES
 from watersmeet.balance.balancer import Settings
 

@@ -154,6 +154,7 @@ def test_run_that_is_cut_off_writes_what_it_has(tmp_path: Path) -> None:
         assert running.stdout is not None
         assert any("expected" in line for line in running.stdout), "the experiment has begun"
         running.terminate()
+        running.stdout.read()
     assert running.returncode == 130
     written = json.loads((tmp_path / "push_against.json").read_text())
     assert written["cut_off"] is True

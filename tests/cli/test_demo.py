@@ -63,6 +63,18 @@ def test_demo_in_process_joins_shows_explains_and_proves() -> None:
     assert finished.stderr == ""
 
 
+def test_demo_ends_quietly_when_its_reader_has_enough() -> None:
+    program = f"import sys; sys.path[:] = {sys.path!r}; from watersmeet.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "demo", "--in-process", "--rows", "60_000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""
+    assert running.returncode == 0
+
+
 def test_demo_refuses_a_number_of_rows_that_is_none() -> None:
     finished = run_command("demo", "--rows", "none")
     assert finished.returncode == 2

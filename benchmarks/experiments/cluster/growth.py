@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Costs, Keys, Load, measure_costs
+from benchmarks.models.cluster import Cluster, Keys, Load
+from benchmarks.models.costs import Costs, measure_costs
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.balance.balancer import Settings
 

@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Costs, Keys, Load, Step, b_model, measure_costs
+from benchmarks.models.cluster import Cluster, Keys, Load, Step, b_model
+from benchmarks.models.costs import Costs, measure_costs
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.arrays import Float64s
 from watersmeet.balance.balancer import Settings

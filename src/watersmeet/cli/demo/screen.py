@@ -21,8 +21,18 @@ __all__ = ["SHOWN", "LiveLine", "judge", "say", "show_pairs", "stage", "status"]
 
 SHOWN: Final = 8
 PLAIN_LINES: Final = 6
-SCREEN: Final = Console(highlight=False, soft_wrap=True)
-ERRORS: Final = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+class _Screen(Console):
+    """A console whose reader may leave: the command decides what that means, as for all that is printed."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass the error on; Rich would end the process as failed."""
+        raise  # noqa: PLE0704 -- called while it is handled
+
+
+SCREEN: Final = _Screen(highlight=False, soft_wrap=True)
+ERRORS: Final = _Screen(highlight=False, soft_wrap=True, stderr=True)
 
 
 def say(text: str = "") -> None:
