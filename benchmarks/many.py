@@ -63,18 +63,31 @@ class Counted(Circular):
 
 
 class ManyStreams:
-    """A join of streams with columns ``x``, ``y`` and ``z``, uniform over as many values as ``values`` says."""
+    """A join of streams with columns ``x``, ``y`` and ``z``, uniform over as many values as ``values`` says.
+
+    A name with a stream's before it, ``c.x``, says so for that stream alone.
+    """
 
     def __init__(
-        self, streams: int, on: str, window: int, values: dict[str, int], seed: int, *, strategy: str, cores: int = 1
+        self,
+        streams: int,
+        on: str,
+        window: int,
+        values: dict[str, int],
+        seed: int,
+        *,
+        strategy: str,
+        cores: int = 1,
+        closes: bool = True,
     ) -> None:
         names = names_of(streams)
-        self.schema = pa.schema([(column, pa.int64()) for column in values])
+        self.schema = pa.schema([(column, pa.int64()) for column in values if "." not in column])
         plan = plan_streams(
             dict.fromkeys(names, self.schema),
             read_predicate(on, names),
             windows_of(count_window(window), names),
             "auto",
+            closes=closes,
         )
         self.intake = Intake(plan, fail_on_late=False)
         stages = Stages(plan)
@@ -103,7 +116,7 @@ class ManyStreams:
         """Push so many rows of every stream so often, rows made before the clock starts."""
         seconds, rows, results = 0.0, 0, 0
         for _ in range(pushes):
-            tables = {stream: self._rows(batch) for stream in self.intake.streams.schemas}
+            tables = {stream: self._rows(stream, batch) for stream in self.intake.streams.schemas}
             begin = time.perf_counter()
             accepted = self.intake.accept(tables)
             for arrived in accepted.slices:
@@ -118,6 +131,7 @@ class ManyStreams:
         if isinstance(self._engine, Ring):
             self._engine.close()
 
-    def _rows(self, count: int) -> pa.Table:
-        columns = {name: self._random.integers(0, values, count) for name, values in self._values.items()}
+    def _rows(self, stream: StreamName, count: int) -> pa.Table:
+        values = {name: self._values.get(f"{stream}.{name}", self._values[name]) for name in self.schema.names}
+        columns = {name: self._random.integers(0, own, count) for name, own in values.items()}
         return pa.table(columns, schema=self.schema)

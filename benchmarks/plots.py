@@ -61,6 +61,8 @@ def _draw_lines(axis: Axes, panel: Panel) -> None:
         style = FIXED.get(series.label, number) % len(COLOURS)
         look: dict[str, Any] = {"color": COLOURS[style], "marker": MARKERS[style], "markersize": 5, "linewidth": 1.6}
         axis.plot(series.x, series.y, label=series.label, **look)
+        if panel.marks:
+            axis.axvline(panel.marks[number], color=COLOURS[style], linestyle="--", linewidth=1)
     if panel.x_log:
         axis.set_xscale("log", base=2)
         ticks = sorted({x for series in panel.series for x in series.x})

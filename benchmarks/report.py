@@ -82,6 +82,8 @@ class Panel:
     y_log: bool = True
     bars: bool = False
     """One horizontal bar per series, as long as its only y; ``y_label`` then names the horizontal axis."""
+    marks: list[float] = field(default_factory=list)
+    """For each series, in its colour, a vertical line."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ SMALL: Final = {
     "watersmeet.engine.multiway.probe_order.FIRST_DECISION": 5,
     "watersmeet.engine.multiway.probe_order.FEWEST_SEEN": 1,
     "watersmeet.engine.multiway.ring.PART": 2,
+    "watersmeet.engine.multiway.ring.SMALLEST_SHARE": 1,
     "watersmeet.engine.multiway.ring.CAPACITY": 1,
 }
 
@@ -101,7 +102,7 @@ def draw_case(seed: int) -> Case:
     if pair:
         options |= _pair_options(dice)
     else:
-        options |= {"strategy": dice.pick(STRATEGIES), "stash_rows": dice.pick([1, 3, 1 << 20])}
+        options |= {"strategy": dice.pick(STRATEGIES), "stash_rows": dice.pick([1, 3, 9, 1 << 20])}
     for _ in range(dice.pick([0, 1, 1, 2])):
         ordered = options.get("order") is not None
         topology = dice.pick([name for name in TOPOLOGIES if not ordered or name != "handshake"])

@@ -17,6 +17,8 @@ from drawn_streams import SHAPES, Case, cases
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 
+WIRED = "cadbe"
+"""The order of a ring; streams that a case does not have are left out."""
 STRATEGIES: dict[str, dict[str, Any]] = {
     "circular": {"strategy": "circular"},
     "stashed": {"strategy": "stashed"},
@@ -24,8 +26,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "overwritten": {"strategy": "stashed", "stash_rows": 1},
     "circular on threads": {"strategy": "circular", "cores": 3},
     "overwritten on threads": {"strategy": "stashed", "stash_rows": 1, "cores": 2},
+    "wired": {"strategy": "circular", "wiring": WIRED},
+    "derived": {"strategy": "stashed", "stash_rows": 9},
+    "partial": {"strategy": "stashed", "stash_rows": 9},
+    "partial on threads": {"strategy": "stashed", "stash_rows": 9, "cores": 3},
 }
-"""The stash of those called overwritten is overwritten with nearly every match."""
+"""The stash of those called overwritten is overwritten with nearly every match; one called partial has the newest."""
 
 
 def disturbance(lanes: int) -> int:
@@ -47,9 +53,16 @@ def run(case: Case, strategy: str) -> Counter[tuple[int, ...]]:
             patch.setattr("watersmeet.engine.multiway.probe_order.FIRST_DECISION", 5)
             patch.setattr("watersmeet.engine.multiway.probe_order.FEWEST_SEEN", 1)
             patch.setattr("watersmeet.engine.multiway.ring.PART", 2)
+            patch.setattr("watersmeet.engine.multiway.ring.SMALLEST_SHARE", 1)
             patch.setattr("watersmeet.engine.multiway.ring.CAPACITY", 1)
             patch.setattr("watersmeet.engine.threads.disturbance", disturbance)
-        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, **STRATEGIES[strategy])
+        if strategy == "derived":  # whatever they cost
+            patch.setattr("watersmeet.engine.multiway.probe_order.WORTHWHILE", 1e9)
+            patch.setattr("watersmeet.engine.multiway.probe_order.KEPT", 1e9)
+        options = dict(STRATEGIES[strategy])
+        if "wiring" in options:
+            options["wiring"] = [name for name in options["wiring"] if name in case.schemas]
+        join = wm.MultiStreamJoin(streams=case.schemas, on=case.on, window=case.window, **options)
         found: Counter[tuple[int, ...]] = Counter()
         for number, push in enumerate(case.pushes):
             if number == case.restart_before:

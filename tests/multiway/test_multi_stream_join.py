@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,9 @@ def test_late_rows_refuse_the_push_if_wanted() -> None:
         ({"late": "keep"}, "'drop', 'error'"),
         ({"cores": 0}, "at least 1"),
         ({"stash_rows": 0}, "at least 1"),
+        ({"wiring": ("a", "b")}, "each of the streams' names once: a, b, c"),
+        ({"wiring": "abc"}, "each of the streams' names once"),
+        ({"wiring": ["a", "b", 3]}, "each of the streams' names once"),
         ({"streams": {"a": SCHEMA.append(pa.field("b_k", pa.int64())), "a_b": SCHEMA}, "on": "a.k = a_b.k"}, "'a_b_k'"),
     ],
 )
@@ -163,6 +168,49 @@ def numbers(random: np.random.Generator, count: int, keys: int) -> pa.Table:
     return pa.table({name: pa.array(own, SCHEMA.field(name).type) for name, own in values.items()}, SCHEMA)
 
 
+# --- the way through the stages ---------------------------------------------------------------------------------------
+
+
+def test_a_wiring_says_the_way_of_every_row_and_changes_no_result() -> None:
+    """a, b and c in a chain: of b's neighbours the next in the ring comes first, and a row of c can only go to b."""
+    pushed = {"a": rows((0, 1, 0), (1, 2, 0)), "b": rows((1, 1, 10), (1, 2, 20)), "c": rows((2, 9, 15), (2, 9, 12))}
+    expected = join_of().push(**pushed)
+    ways = {}
+    for wiring in permutations("abc"):
+        join = join_of(wiring=wiring)
+        found = join.push(**pushed)
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+        restored = wm.MultiStreamJoin.restore(join.snapshot())
+        for text in (join.explain(), restored.explain()):
+            ways[wiring] = [line.partition(";")[0] for line in text.splitlines() if line.endswith("work expected")]
+        assert ways[wiring][0] == "  a: b (meeting a), c (meeting b)"
+        assert ways[wiring][2] == "  c: b (meeting c), a (meeting b)"
+    assert ways["a", "b", "c"][1] == "  b: c (meeting b), a (meeting b)"
+    assert ways["b", "a", "c"][1] == "  b: a (meeting b), c (meeting b)"
+
+
+def skewed(random: np.random.Generator, few: bool) -> pa.Table:
+    """Return rows whose keys are among 500, or among 100,000."""
+    return numbers(random, 1_000, 100_000 if few else 500)
+
+
+def test_an_equality_that_follows_is_used_where_it_saves_work() -> None:
+    """A row of a meets 10 of b, and hardly one of c: with a.k = c.k it looks at c first."""
+    on, window = "a.k = b.k AND b.k = c.k", wm.count_window(5_000)
+    join, plain = (join_of(on=on, window=window, strategy="circular") for _ in range(2))
+    plain._plan.derived.clear()
+    random = np.random.default_rng(8)
+    assert "a and c, derived: a.k = c.k" in join.explain()
+    for _ in range(10):
+        tables = {name: skewed(random, few=name == "c") for name in STREAMS}
+        found, expected = join.push(**tables), plain.push(**tables)
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+    assert join.metrics.results > 100
+    assert "  a: c (meeting a), b (meeting" in join.explain()
+    assert "  a: b (meeting a), c (meeting b)" in plain.explain()
+    assert "  index for c" in join.explain().partition("window of c:")[0].partition("window of a:")[2]
+
+
 # --- the stash -------------------------------------------------------------------------------------------------------
 
 
@@ -179,14 +227,38 @@ def test_explain_says_why_matches_are_stashed() -> None:
     assert join.metrics.stash_recomputed == 0
 
 
-def test_a_stash_that_cannot_hold_the_matches_rests() -> None:
-    join = join_of(on="a.k = b.k AND b.k = c.k", window=wm.count_window(5_000), strategy="stashed", stash_rows=100)
+@pytest.mark.parametrize("strategy", ["stashed", "auto"])
+def test_a_stash_without_room_for_all_matches_has_the_newest(strategy: Any) -> None:
+    """A row of a meets 1 of b, and one of c 400 of a: what the stash has is found there, the rest again."""
+    on, window = "a.k = b.k AND a.x BETWEEN c.x - 1000 AND c.x + 1000", wm.count_window(5_000)
+    rests = join_of(on=on, window=window, strategy="circular")
+    join = join_of(on=on, window=window, strategy=strategy, stash_rows=4_000)
+    random = np.random.default_rng(6)
+    for _ in range(12):
+        tables = {name: numbers(random, 1_000, 25_000).set_column(1, "k", keys(random, 1_000)) for name in STREAMS}
+        assert join.push(**tables).num_rows == rests.push(**tables).num_rows
+    metrics = join.metrics
+    assert 0 < metrics.stash_pairs <= 4_000
+    assert metrics.stash_hits > 0
+    assert metrics.stash_overwritten > 0
+    assert metrics.stash_recomputed > 0
+    assert re.search(r"it has room for \d\d% of the matches", join.explain())
+
+
+def keys(random: np.random.Generator, count: int) -> pa.Array:
+    return pa.array(random.integers(0, 5_000, count), SCHEMA.field("k").type)
+
+
+def test_a_stash_that_is_not_worth_its_while_rests() -> None:
+    on, window = "a.k = b.k AND b.k = c.k", wm.count_window(5_000)
+    joins = {name: join_of(on=on, window=window, strategy=name, stash_rows=100) for name in ("auto", "stashed")}
     random = np.random.default_rng(6)
     for _ in range(10):
-        join.push(**{name: numbers(random, 1_000, 5_000) for name in STREAMS})
-    assert join.metrics.stash_pairs == 0
-    assert join.metrics.stash_overwritten > 0
-    assert "fit into a stash of 100 pairs" in join.explain()
+        tables = {name: numbers(random, 1_000, 5_000) for name in STREAMS}
+        assert len({join.push(**tables).num_rows for join in joins.values()}) == 1
+    assert joins["auto"].metrics.stash_pairs == 0
+    assert "no matches are stashed" in joins["auto"].explain()
+    assert 0 < joins["stashed"].metrics.stash_pairs <= 100
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 
@@ -108,19 +109,22 @@ class StreamWindow:
 
     # --- probe --------------------------------------------------------------------------------------------------------
 
-    def probe(self, batch: KeyedBatch) -> Iterator[Match]:
-        """Yield every stored row that meets a row of ``batch``, a batch of the other side."""
-        candidates = self._candidates(batch)
+    def probe(self, batch: KeyedBatch, segments: int | None = None) -> Iterator[Match]:
+        """Yield every stored row that meets a row of ``batch``, a batch of the other side.
+
+        Only the oldest ``segments`` are looked at, if their number is given.
+        """
+        candidates = self._candidates(batch, segments)
         if self.plan.residual is not None:
             candidates = self._verifier.satisfying(self.plan.residual, candidates, batch)
         for stored, pairs in candidates:
             yield Match(pairs.who, stored.rows, pairs.row)
 
-    def _candidates(self, batch: KeyedBatch) -> Iterator[Candidates]:
+    def _candidates(self, batch: KeyedBatch, segments: int | None) -> Iterator[Candidates]:
         """Yield the pairs that satisfy the window and all of the predicate but the residual."""
         if len(batch) == 0:
             return
-        for segment in self.segments:
+        for segment in islice(self.segments, segments):
             inside = self._inside(segment, batch)
             if inside is None:
                 continue

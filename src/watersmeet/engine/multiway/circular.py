@@ -5,8 +5,9 @@ Partial results go before new rows, as in the paper, and depth first: a portion 
 next one is made. So at most one portion per stage is held, at any match probability. None is ever dropped (the paper
 drops intermediate results), and no stage can wait for itself.
 
-Departure from the paper: rows do not pass through the ring in a fixed order but in the best one
-(:mod:`watersmeet.engine.multiway.probe_order`), because in memory every stage can be reached from every other.
+Departure from the paper: the order in which a row passes through the ring is not that of a wiring but the best one
+(:mod:`watersmeet.engine.multiway.probe_order`), unless a wiring is given; in memory every stage is every other's
+neighbour.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ Steps = tuple[Step, ...]
 class Circular:
     """Joins blocks one after the other."""
 
-    def __init__(self, stages: Stages) -> None:
+    def __init__(self, stages: Stages, wiring: tuple[StreamName, ...] = ()) -> None:
         self.stages = stages
-        self.orders = ProbeOrders(stages)
+        self.orders = ProbeOrders(stages, wiring)
 
     def push(self, arrived: Arrived) -> list[pa.Table]:
         """Join rows that arrive together; return the results found."""

@@ -19,6 +19,11 @@ def explain_streams(strategy: Circular) -> str:
         if pair.is_edge:
             condition = with_streams(pair.plan.predicate, {"left": pair.left, "right": pair.right})
             lines.append(f"  {pair.left} and {pair.right}: {condition}")
+    lines += [
+        f"  {pair.left} and {pair.right}, derived: "
+        + str(with_streams(pair.plan.predicate, {"left": pair.left, "right": pair.right}))
+        for pair in plan.derived.values()
+    ]
     lines += [f"filtered on arrival, {stream}: {predicate}" for stream, predicate in plan.filters.items()]
     lines += [f"verified once all its streams are bound: {term.predicate}" for term in plan.residual]
     if isinstance(strategy, Stashed):

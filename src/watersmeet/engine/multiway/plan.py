@@ -9,6 +9,10 @@ So a join of many streams consists of three things: for every two streams a :cla
 in which they are called left and right, made of the conjuncts that read these two (TRUE if there are none); a filter
 for each stream; and a residual, the conjuncts that read more streams. Indexes and windows know joins of two streams
 only.
+
+*Derived* equalities follow from those given (:mod:`watersmeet.spec.transitive`). Where two streams have conditions
+anyway they are added to these. Where they have none, they make an edge that a probe order may use, at the price of an
+index.
 """
 
 from __future__ import annotations
@@ -21,11 +25,21 @@ from itertools import combinations
 import pyarrow as pa
 
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError
-from watersmeet.spec.expression import Boolean, Column, Constant, Predicate, StreamName, columns_of, streams_of
+from watersmeet.spec.expression import (
+    Boolean,
+    Column,
+    Constant,
+    Predicate,
+    StreamName,
+    columns_of,
+    conjunction,
+    streams_of,
+)
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.options import Structure, check_options
 from watersmeet.spec.streams import check_names, take_apart, with_streams
+from watersmeet.spec.transitive import close_equalities
 from watersmeet.spec.typing import check_predicate
 from watersmeet.spec.window import CountWindows, TimeWindows, Windows
 from watersmeet.window.arrival import Moments
@@ -84,6 +98,10 @@ class MultiPlan:
     """In a count window with ``order_by``: for each stream the axis that orders its rows, and its side of the axis."""
     time_scale: int
     """Timestamps are measured in units of 10^-time_scale seconds."""
+    derived: dict[frozenset[StreamName], PairPlan]
+    """Of two streams without a condition of their own: the join on an equality that follows from others."""
+    classes: dict[frozenset[StreamName], frozenset[Column]]
+    """Of two streams that equalities connect, also through others, the columns that are all equal."""
 
     @cached_property
     def streams(self) -> tuple[StreamName, ...]:
@@ -97,6 +115,10 @@ class MultiPlan:
     def pair(self, one: StreamName, other: StreamName) -> PairPlan:
         """Return the plan of two streams."""
         return self.pairs[frozenset((one, other))]
+
+    def edge(self, one: StreamName, other: StreamName) -> PairPlan:
+        """Return by what rows of one stream look for rows of another: what holds between them, or is derived."""
+        return self.derived.get(frozenset((one, other))) or self.pair(one, other)
 
     @cached_property
     def neighbours(self) -> dict[StreamName, tuple[StreamName, ...]]:
@@ -161,8 +183,12 @@ def plan_streams(
     structure: Structure,
     *,
     case_sensitive: bool = False,
+    closes: bool = False,
 ) -> MultiPlan:
-    """Check a join of many streams and return its plan; ``case_sensitive`` as for two."""
+    """Check a join of many streams and return its plan; ``case_sensitive`` as for two.
+
+    It ``closes`` equalities only for those who can index a window anew while it is in use.
+    """
     check_options(structure=structure)
     streams = check_names(schemas)
     own = dict(schemas)
@@ -175,20 +201,30 @@ def plan_streams(
     scale = MICRO_SCALE
     if isinstance(window, TimeWindows):
         scale = max(scale, *(check_time_column(Column(stream, ts), own) for stream, ts in window.ts.items()))
-    pairs = {
-        frozenset((left, right)): _pair_plan(
-            {left: own[left], right: own[right]},
-            conjuncts.pairs.get((left, right)),
-            window,
-            structure,
-            scale,
-            in_residual=any({left, right} <= term.streams for term in residual),
+    closure = close_equalities(conjuncts.pairs if closes else {}, own)
+
+    def pair_plan(left: StreamName, right: StreamName, *terms: Predicate | None, in_residual: bool) -> PairPlan:
+        known = [term for term in terms if term is not None]
+        predicate = conjunction(*known) if known else None
+        return _pair_plan(
+            {left: own[left], right: own[right]}, predicate, window, structure, scale, in_residual=in_residual
         )
-        for left, right in combinations(streams, 2)
-    }
+
+    pairs, derived = {}, {}
+    for left, right in combinations(streams, 2):
+        given, follows = conjuncts.pairs.get((left, right)), closure.derived.get((left, right))
+        in_residual = any({left, right} <= term.streams for term in residual)
+        has_edge = given is not None or in_residual
+        pairs[frozenset((left, right))] = pair_plan(
+            left, right, given, follows if has_edge else None, in_residual=in_residual
+        )
+        if follows is not None and not has_edge:
+            derived[frozenset((left, right))] = pair_plan(left, right, follows, in_residual=False)
     order_by = window.order_by if isinstance(window, CountWindows) else None
     arrival = None if order_by is None else _arrival(order_by, own)
-    plan = MultiPlan(own, predicate, window, structure, pairs, conjuncts.filters, residual, arrival, scale)
+    plan = MultiPlan(
+        own, predicate, window, structure, pairs, conjuncts.filters, residual, arrival, scale, derived, closure.classes
+    )
     _check_result_names(plan.result_schema)
     return plan
 

@@ -5,7 +5,12 @@ least work, and is found by dynamic programming over the sets of streams that ar
 step is the number of partial results that probe and of candidates that they find. Both are estimated from recent
 passages through stages: how many candidates a row of one stream finds in another's window, and by how much partial
 results that bind a set of streams multiply in a stage. Without observations they are estimated from samples of both
-streams, as if conditions were independent.
+streams, as if conditions were independent, but for equalities that follow from each other.
+
+*Derived equalities* (see :mod:`watersmeet.engine.multiway.plan`) open ways that skip a stream which would multiply
+partial results. A stage needs an index more for that: they are used while the work they save is worth it.
+
+*Wiring.* A ring that is wired in an order leaves one way: on to the next stream of the ring that can be reached.
 
 Observations are halved at every decision, so old ones fade. Decisions are made after certain numbers of rows, never
 after a time, so a join of the same rows always takes the same decisions.
@@ -14,8 +19,9 @@ after a time, so a join of the same rows always takes the same decisions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -23,12 +29,14 @@ import pyarrow as pa
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.stage import Passage, Stages, Step
 from watersmeet.engine.multiway.stash import StashPlan
-from watersmeet.spec.expression import StreamName
+from watersmeet.spec.expression import Column, StreamName
 from watersmeet.window.sample import key_fractions, sample_rows
 
-__all__ = ["ProbeOrders"]
+__all__ = ["ProbeOrders", "Shares"]
 
 BoundStreams = frozenset[StreamName]
+Shares = tuple[tuple[tuple[StreamName, ...], float], ...]
+"""Which share of some stages, or of the stash of two streams, a way leads through: all of what is not named."""
 
 FIRST_DECISION: Final = 1 << 10
 MOST_ROWS_BETWEEN: Final = 1 << 17
@@ -36,6 +44,12 @@ MOST_ROWS_BETWEEN: Final = 1 << 17
 FEWEST_SEEN: Final = 16
 """Partial results that must have passed before their rate is used instead of a sample's."""
 FORGET: Final = 0.5
+INDEX_WORK: Final = 2.0
+"""What a row costs in an index, where a candidate costs one."""
+WORTHWHILE: Final = 0.7
+"""Derived equalities are used once they promise at most this part of the work without."""
+KEPT: Final = 0.9
+"""And as long as they promise this."""
 
 
 @dataclass(slots=True)
@@ -62,12 +76,15 @@ class _Way:
 class ProbeOrders:
     """Chooses the order for every stream, and chooses again from time to time."""
 
-    def __init__(self, stages: Stages) -> None:
+    def __init__(self, stages: Stages, wiring: tuple[StreamName, ...] = ()) -> None:
         self._stages = stages
         self._plan: MultiPlan = stages.plan
+        self.wiring = wiring
+        self._open: dict[StreamName, set[StreamName]] = {}
+        """By stream the others whose rows may look for its rows by a derived equality."""
         self._candidates: defaultdict[Step, Rate] = defaultdict(Rate)
         self._growth: defaultdict[tuple[BoundStreams, tuple[StreamName, ...]], Rate] = defaultdict(Rate)
-        self._best: dict[tuple[BoundStreams, tuple[StreamName, ...]], _Way] = {}
+        self._best: dict[tuple[BoundStreams, tuple[StreamName, ...], Shares], _Way] = {}
         self._fractions: dict[frozenset[StreamName], float] = {}
         self._entered = dict.fromkeys(self._plan.streams, 0.0)
         self._total = 0
@@ -88,7 +105,35 @@ class ProbeOrders:
             rate.of *= FORGET
             rate.came *= FORGET
         self._entered = {name: entered * FORGET for name, entered in self._entered.items()}
+        if self._plan.derived and not self.wiring:
+            self._weigh_derived()
         return True
+
+    def _weigh_derived(self) -> None:
+        """Decide whether to use derived equalities, and have stages indexed for the ways they open."""
+        limit = KEPT if self._open else WORTHWHILE
+        without, _ = self._least_work({})
+        every = {
+            stream: {other for streams in self._plan.derived if stream in streams for other in streams - {stream}}
+            for stream in self._plan.streams
+        }
+        work, ways = self._least_work(every)
+        used: dict[StreamName, set[StreamName]] = {}
+        for step in (step for way in ways for step in way.steps):
+            if frozenset((*step.streams, step.via)) in self._plan.derived:
+                used.setdefault(step.streams[0], set()).add(step.via)
+        work += sum(INDEX_WORK * len(others) * self.share(stream) for stream, others in used.items())
+        self._best.clear()
+        self._open = used if work <= limit * without else {}
+        for stream, stage in self._stages.of.items():
+            stage.index_for(self._open.get(stream, set()))
+
+    def _least_work(self, opened: dict[StreamName, set[StreamName]]) -> tuple[float, list[_Way]]:
+        """Return the work that is expected per row that enters if these derived equalities are used, and the ways."""
+        self._open = opened
+        self._best.clear()
+        ways = [self._way(frozenset((stream,)), None, ()) for stream in self._plan.streams]
+        return sum(self.share(stream) * way.work for stream, way in zip(self._plan.streams, ways, strict=True)), ways
 
     def note(self, bound: BoundStreams, step: Step, passage: Passage) -> None:
         """Record a passage of partial results that bind ``bound``."""
@@ -102,15 +147,15 @@ class ProbeOrders:
         """Return the fraction of the recent rows that are a stream's."""
         return (self._entered[stream] + 1) / (sum(self._entered.values()) + len(self._entered))
 
-    def steps(self, bound: BoundStreams, stash: StashPlan | None = None) -> tuple[Step, ...]:
+    def steps(self, bound: BoundStreams, stash: StashPlan | None = None, shares: Shares = ()) -> tuple[Step, ...]:
         """Return the steps from partial results that bind ``bound`` to results."""
         if stash is None and len(bound) == 1 and (fixed := self.fixed.get(next(iter(bound)))) is not None:
             return fixed
-        return self._way(bound, stash).steps
+        return self._way(bound, stash, shares).steps
 
-    def work(self, bound: BoundStreams, stash: StashPlan | None = None) -> float:
+    def work(self, bound: BoundStreams, stash: StashPlan | None = None, shares: Shares = ()) -> float:
         """Return the work expected for a partial result that binds ``bound``: partial results and candidates."""
-        return self._way(bound, stash).work
+        return self._way(bound, stash, shares).work
 
     def candidates(self, step: Step, stash: StashPlan | None = None) -> float:
         """Return how many candidates a partial result is expected to find in a step."""
@@ -129,10 +174,21 @@ class ProbeOrders:
             return seen
         expected = float(self._window_rows(streams[0])) if len(streams) == 1 else self.live_pairs(*streams)
         for stream in streams:
-            for other in self._plan.neighbours[stream]:
-                if other in bound:
-                    expected *= self.fraction(stream, other)
+            for fraction in self._fractions_of(stream, bound):
+                expected *= fraction
         return expected
+
+    def _fractions_of(self, stream: StreamName, bound: BoundStreams) -> Iterable[float]:
+        """Return which fractions of a stream's rows meet those bound, once for what is equal to each other anyway."""
+        fractions: dict[frozenset[Column] | StreamName, float] = {}
+        for other in self._plan.streams:
+            streams = frozenset((stream, other))
+            if other not in bound:
+                continue
+            if other in self._plan.neighbours[stream] or streams in self._plan.derived:
+                condition = self._plan.classes.get(streams, other)
+                fractions[condition] = min(fractions.get(condition, 1.0), self.fraction(stream, other))
+        return fractions.values()
 
     def live_pairs(self, first: StreamName, second: StreamName) -> float:
         """Return how many matches there are between the rows of two windows."""
@@ -146,7 +202,7 @@ class ProbeOrders:
         return self._fractions[name]
 
     def _sampled(self, one: StreamName, other: StreamName) -> float:
-        pair = self._plan.pair(one, other)
+        pair = self._plan.edge(one, other)
         left, right = self._sample(pair.left), self._sample(pair.right)
         fraction = 1.0
         if left is not None and right is not None:
@@ -162,27 +218,44 @@ class ProbeOrders:
     def _window_rows(self, stream: StreamName) -> int:
         return max(1, len(self._stages.of[stream].rows))
 
-    def _way(self, bound: BoundStreams, stash: StashPlan | None) -> _Way:
+    def _way(self, bound: BoundStreams, stash: StashPlan | None, shares: Shares) -> _Way:
         """Return the steps with the least work; of equal ones those in the streams' order."""
         stashed = () if stash is None else stash.streams
-        name = bound, stashed
+        name = bound, stashed, shares
         if name not in self._best:
             options = [_Way(0.0, ())] if len(bound) == len(self._plan.streams) else []
             for step in self._next_steps(bound, stash):
-                rest = self._way(bound.union(step.streams), stash)
-                work = 1 + self.candidates(step, stash) + self.growth(bound, step.streams) * rest.work
-                options.append(_Way(work, (step, *rest.steps)))
+                rest = self._way(bound.union(step.streams), stash, shares)
+                found = self.candidates(step, stash) + self.growth(bound, step.streams) * rest.work
+                options.append(_Way(1 + self._share(step, shares) * found, (step, *rest.steps)))
             self._best[name] = min(options, key=lambda way: way.work)
         return self._best[name]
+
+    def _share(self, step: Step, shares: Shares) -> float:
+        """Return by how much less is found than what is expected of a step; what a stash has shown, it had."""
+        is_seen = len(step.streams) > 1 and self._candidates[step].value is not None
+        return 1.0 if is_seen else dict(shares).get(step.streams, 1.0)
 
     def _next_steps(self, bound: BoundStreams, stash: StashPlan | None) -> Iterator[Step]:
         """Yield for every stream that can be bound next (or for both in the stash) the step via its best neighbour."""
         stashed = () if stash is None or not bound.isdisjoint(stash.streams) else stash.streams
-        for stream in self._plan.streams:
-            ways = [Step((stream,), via) for via in self._plan.neighbours[stream] if via in bound]
-            if ways and stream not in bound and stream not in stashed:
-                yield min(ways, key=self.candidates)
+        steps = (self._step_to(stream, bound) for stream in self._following(bound) if stream not in stashed)
+        reached = (step for step in steps if step is not None)
+        yield from islice(reached, 1) if self.wiring else reached
         if stash is not None and stashed:
             ways = [Step(stash.streams, via) for via in stash.members if via in bound]
             if ways:
                 yield min(ways, key=lambda step: self.candidates(step, stash))
+
+    def _step_to(self, stream: StreamName, bound: BoundStreams) -> Step | None:
+        """Return the step to a stream through the best of those bound, if any leads there."""
+        sources = (*self._plan.neighbours[stream], *sorted(self._open.get(stream, ())))
+        ways = [Step((stream,), via) for via in sources if via in bound]
+        return min(ways, key=self.candidates, default=None)
+
+    def _following(self, bound: BoundStreams) -> Iterator[StreamName]:
+        """Yield the streams that are not bound: as the ring is wired, beginning behind one that is."""
+        ring = self.wiring or self._plan.streams
+        ends = (at for at, stream in enumerate(ring, 1) if stream in bound and ring[at % len(ring)] not in bound)
+        start = next(ends, 0) if self.wiring else 0
+        yield from (stream for stream in (*ring[start:], *ring[:start]) if stream not in bound)

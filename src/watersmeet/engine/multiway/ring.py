@@ -1,4 +1,4 @@
-"""The ring on threads: stages with bounded buffers that work at the same time (Circular-MJ, section II-C).
+"""The ring on threads: stages with bounded buffers that work side by side (sections II-C and III).
 
 Every thread has some of the stages and an inbox with two lanes, the paper's StageBuffer and distribution chain: partial
 results go before new rows. What passes through a stage is offered to the thread of the next stage.
@@ -8,14 +8,21 @@ intermediate result then. Here a thread that finds its neighbour's lane full con
 first. So no thread ever waits to send, memory stays bounded, and nothing is lost. Only the caller, from whom new rows
 come, waits for room.
 
-*Two phases.* A push first stores all its rows, each stage on its own thread, and then lets them pass through. Rows that
-were stored too early are excluded by number (*refine*, see :mod:`watersmeet.engine.multiway.stage`). While rows pass
-through, nothing is written, so any thread may work on any stage without a lock. Only the caller writes to the stash at
-that time, and only rows that it sends afterwards read from it.
+*Circular-MJ: two phases.* A push first stores all its rows, each stage on its own thread, and then lets them pass
+through. What is stored prematurely is dropped by number (*refine*, see :mod:`watersmeet.engine.multiway.stage`), and
+while rows pass through, nothing is written, so any thread may help with any stage without a lock.
+
+*Stashed-MJ: turn by turn.* No row passes through its own stage. So in a block's turn its rows are stored there by the
+caller, beside the threads that share the processing. The two streams of the stash have their turns first: that is the
+paper's first stage. Their pairs go on at once, to the stages of the other streams, which are the second, and into the
+stash, which the caller writes in the next turn, beside the threads again. Then come the rows that look into it. Expiry
+waits for the end of the push, with the driver: while threads work they may read any row, also of a block's own stream.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import cycle
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +32,7 @@ from watersmeet.engine.multiway.block import Block
 from watersmeet.engine.multiway.circular import Circular, Steps
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.stage import Passage, Step
+from watersmeet.engine.multiway.stash import Stash
 from watersmeet.engine.multiway.stashed import Stashed
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.spec.expression import StreamName
@@ -35,6 +43,8 @@ CAPACITY: Final = 4
 """Messages in one lane: few, so that idle threads get some, and busy threads do the rest themselves."""
 PART: Final = 1 << 12
 """New rows in one message."""
+SMALLEST_SHARE: Final = 1 << 11
+"""New rows that are worth a message where threads share a block."""
 INTERMEDIATE: Final = 0
 NEW: Final = 1
 
@@ -48,38 +58,78 @@ class Ring:
     def __init__(self, strategy: Circular, cores: int) -> None:
         self._strategy = strategy
         self._crew = Crew()
-        inboxes: list[Inbox[_Message]] = [
+        self._inboxes: list[Inbox[_Message]] = [
             self._crew.hire(f"watersmeet ring {number}", self._handle, lanes=2, capacity=CAPACITY, ranked=True)
             for number in range(cores)
         ]
-        streams = strategy.stages.plan.streams
-        self._inbox: dict[StreamName, Inbox[_Message]] = {
-            stream: inboxes[number % cores] for number, stream in enumerate(streams)
-        }
+        self._inbox: dict[StreamName, Inbox[_Message]] = dict(
+            zip(strategy.orders.wiring or strategy.stages.plan.streams, cycle(self._inboxes), strict=False)
+        )
         self._results: list[pa.Table] = []
         self._passages: list[tuple[Partials, Step, Passage]] = []
+        self._stashed: frozenset[StreamName] = frozenset()
+        self._pairs: list[Partials] = []
 
     def push(self, arrived: Arrived) -> list[pa.Table]:
         """Join rows that arrive together; return the results found."""
         strategy = self._strategy
         self._results, self._passages = [], []
-        blocks = list(strategy.stages.enter_all(arrived))
-        for block in blocks:
-            self._inbox[block.stream].put(block, NEW)
-        self._crew.wait_until_quiet()
-        stash = strategy.stash if isinstance(strategy, Stashed) else None
-        stashed = () if stash is None else stash.streams
-        for block in sorted(blocks, key=lambda block: block.stream not in stashed):  # stashed streams go first
-            parts = [block] if block.stream in stashed else block.parts(PART)
-            for part in parts:
-                for partials, steps in strategy.starts(part):
-                    self._inbox[steps[0].streams[0]].put((partials, steps), NEW)
-        self._crew.wait_until_quiet()
-        for passage in self._passages:  # only now, so that decisions do not depend on timing
+        if isinstance(strategy, Stashed) and strategy.stash is not None:
+            blocks = self._turn_by_turn(strategy, strategy.stash, arrived)
+        else:
+            blocks = self._in_two_phases(arrived)
+        for passage in self._passages:  # only now, so that what is decided does not depend on timing
             strategy.note(*passage)
         for block in blocks:
             strategy.count(block)
         return self._results
+
+    def _in_two_phases(self, arrived: Arrived) -> list[Block]:
+        """Store all rows, then let them pass through; return them."""
+        self._stashed = frozenset()
+        blocks = list(self._strategy.stages.enter_all(arrived))
+        for block in blocks:
+            self._inbox[block.stream].put(block, NEW)
+        self._crew.wait_until_quiet()
+        for block in blocks:
+            for part in block.parts(PART):
+                for partials, steps in self._strategy.starts(part):
+                    self._inbox[steps[0].streams[0]].put((partials, steps), NEW)
+        self._crew.wait_until_quiet()
+        return blocks
+
+    def _turn_by_turn(self, strategy: Stashed, stash: Stash, arrived: Arrived) -> list[Block]:
+        """Store each stream's rows while they pass through the other stages; return them."""
+        self._stashed = frozenset(stash.streams)
+        ranked = sorted(arrived.rows.items(), key=lambda entry: entry[0] not in stash.streams)
+        blocks: list[Block] = []
+        pairs: list[Partials] = []
+        for block in strategy.stages.enter_all(replace(arrived, rows=dict(ranked))):
+            if block.stream not in stash.streams:
+                pairs = self._fill(stash, blocks, pairs)
+            share = min(PART, max(SMALLEST_SHARE, len(block) // len(self._inboxes)))
+            starts = [start for part in block.parts(share) for start in strategy.starts_apart(part)]
+            room = CAPACITY * len(self._inboxes)
+            self._send(starts[:room])
+            strategy.stages.index(block)
+            self._fill(stash, blocks, pairs)
+            self._send(starts[room:])
+            self._crew.wait_until_quiet()
+            blocks.append(block)
+            pairs, self._pairs = self._pairs, []
+        self._fill(stash, blocks, pairs)
+        return blocks
+
+    def _send(self, starts: list[tuple[Partials, Steps]]) -> None:
+        """Let the threads share what begins here."""
+        for start, inbox in zip(starts, cycle(self._inboxes), strict=False):
+            inbox.put(start, NEW)
+
+    def _fill(self, stash: Stash, blocks: list[Block], pairs: list[Partials]) -> list[Partials]:
+        """Stash the pairs that the last block has found, in the order of its rows; return what is left: none."""
+        for number, some in enumerate(sorted(pairs, key=lambda some: int(some.block.numbers[0]))):
+            stash.add(blocks[-1], some, is_first=number == 0)
+        return []
 
     def close(self) -> None:
         """Stop all threads."""
@@ -95,7 +145,10 @@ class Ring:
         """Take one step and offer its portions to the next stage, or continue here if that stage's lane is full."""
         passage = Passage()
         rest = steps[1:]
+        is_first_stage = partials.bound < self._stashed
         for portion in self._strategy.pass_through(partials, steps[0], passage):
+            if is_first_stage:
+                self._pairs.append(portion)
             if not rest:
                 self._results.append(self._strategy.stages.gather(portion))
             elif not self._inbox[rest[0].streams[0]].offer((portion, rest), INTERMEDIATE):

@@ -103,7 +103,22 @@ class Stage:
     def index(self, block: Block, stages: Mapping[StreamName, Stage]) -> None:
         """Index a block's rows, so that probes find them; other ``stages`` are sampled when a segment is created."""
         for partner, window in self.windows.items():
-            window.insert(block.batch(self.plan.pair(self.stream, partner)), stages[partner].windows[self.stream])
+            opposite = stages[partner].windows.get(self.stream)
+            window.insert(block.batch(self.plan.edge(self.stream, partner)), opposite)
+
+    def index_for(self, partners: set[StreamName]) -> None:
+        """Have an index for these streams too, with which only derived equalities connect it, and for no other such."""
+        given = self.plan.neighbours[self.stream]
+        self.windows = {
+            partner: own for partner, own in self.windows.items() if partner in given or partner in partners
+        }
+        for partner in sorted(partners.difference(self.windows)):
+            pair = self.plan.edge(self.stream, partner)
+            window = self.windows[partner] = StreamWindow(pair.plan, pair.side(self.stream))
+            for chunk in self.rows.chunks:
+                window.insert(
+                    Block(self.stream, chunk.rows, self.rows.counts(chunk), chunk.first, {}).batch(pair), None
+                )
 
     def add_block(self, block: Block, stages: Mapping[StreamName, Stage]) -> IndexedChunk:
         """Hold and index the rows of a block (at least one) as an indexed chunk, and return that."""
@@ -129,6 +144,20 @@ class Stage:
             window.segments.clear()
         for indexed in chunks:
             self.add(indexed)
+
+    def reached(self, partner: StreamName, limit: int) -> int:
+        """Return how many segments of an index, the oldest ones, may hold rows with numbers below ``limit``.
+
+        All rows are found by probes, so segments end where the rows do, and no row in them is counted twice.
+        """
+        segments = self.windows[partner].segments
+        first, count = self.rows.end, len(segments)
+        for segment in reversed(segments):
+            first -= segment.rows
+            if first < limit:
+                break
+            count -= 1
+        return count
 
     def expire(self, before: int) -> list[Departed]:
         """Drop rows that lie before ``before``, a time or a number, in whole steps; return them."""
@@ -199,13 +228,14 @@ class Stages:
         """Yield partial results (at least one given) with a row of one more stream, in portions, none of them empty."""
         (stream,) = step.streams
         batch, expansion = self.probing(partials, step.via, stream)
-        matches = self.of[stream].windows[step.via].probe(batch)
+        stage = self.of[stream]
+        matches = stage.windows[step.via].probe(batch, stage.reached(step.via, partials.limits[stream]))
         enforced = [self.plan.pair(step.via, stream)]
         yield from self.extended(partials, matches, expansion, passage, new=step.streams, enforced=enforced)
 
     def probing(self, partials: Partials, via: StreamName, partner: StreamName) -> tuple[KeyedBatch, Expansion | None]:
         """Return the rows of ``via`` that probe, each once, and the partial results that share each of them."""
-        pair = self.plan.pair(via, partner)
+        pair = self.plan.edge(via, partner)
         if len(partials.numbers) == 1:
             return partials.block.batch(pair), None
         numbers, expansion = distinct(partials.numbers[via])

@@ -5,14 +5,17 @@ another stream that has a condition with one of the two probes the stash, instea
 For every stream that can probe it the stash has an index: a window over the columns of one of the two that the
 condition reads, with the numbers of both rows behind them.
 
-*Overwritten entries.* The stash holds a bounded number of pairs, and the oldest are overwritten. Pairs come in the
-order in which blocks enter, so the stash is complete from some *border* on: it has every pair of which at least one row
-has a number at or above the border's number for its stream. Pairs with both numbers below the border are not taken from
-the stash. They are *recomputed* by passing through both windows as without a stash, restricted to numbers below the
-border. So every result is found exactly once, even if pairs were overwritten. When no row below the border is left in
-one of the two windows, nothing is recomputed.
+*Best effort.* The stash is bounded in pairs, and the oldest are overwritten. Pairs come in the order in which blocks
+enter, so what is left is complete from some *border* on: it holds every pair of which at least one row has a number at
+or above the border's number of its stream. Pairs with both numbers below are not looked for in the stash, and are
+*recomputed* by passing through both windows as without a stash, restricted to numbers below the border. So results are
+exact, each once, whatever has been overwritten; and when no row below the border is left in one of the two windows,
+there is nothing to recompute.
 
-Cost: a pair is one entry in each index. Entries expire with their row, and are overwritten a segment at a time.
+Cost: a pair is one entry in each index. Entries are overwritten a segment at a time. They expire with the later of
+their rows, so a stash that is complete holds up to twice the pairs of which both rows are still in their windows.
+
+A stash that begins in the middle of a join enters the matches of stored rows again, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import StreamWindow
 
-__all__ = ["Border", "Stash", "StashPlan"]
+__all__ = ["SEGMENTS", "Border", "Stash", "StashPlan"]
 
 Border = tuple[int, int]
 """Numbers of rows of the two streams."""
@@ -85,28 +88,37 @@ class StashPlan:
 
 
 class Stash:
-    """Matches of two streams. It begins with those of all stored rows, or empty."""
+    """Matches of two streams. It begins with those of stored rows from ``begin`` on, a border."""
 
-    def __init__(self, stages: Stages, plan: StashPlan, capacity: int, *, is_filled: bool) -> None:
+    def __init__(self, stages: Stages, plan: StashPlan, capacity: int, begin: Border) -> None:
         self.plan = plan
         self.streams = plan.streams
         self.capacity = capacity
         self.overwritten = 0
         self._stages = stages
-        stores = [stages.of[stream].rows for stream in plan.streams]
-        after: Border = (stores[0].end, stores[1].end)
-        begin: Border = (stores[0].first, stores[1].first) if is_filled else after
         self.indexes: dict[StreamName, StashIndex] = {}
         for via, member in plan.members.items():
             pair = stages.plan.pair(member, via)
             self.indexes[via] = StashIndex(member, pair, StreamWindow(pair.plan, pair.side(member)), begin)
-        first, second = plan.streams
-        for chunk in stores[0].chunks if is_filled else ():
-            limits = {stream: stage.rows.end for stream, stage in stages.of.items()}
-            rows = stages.start(Block(first, chunk.rows, stores[0].counts(chunk), chunk.first, limits))
-            for pairs in stages.pass_through(rows, Step((second,), first), Passage()):
-                self._append(pairs, begin, after)
-                begin = after
+        for block in self._entered_since(begin):
+            self.add_all(block)
+
+    def _entered_since(self, begin: Border) -> Iterator[Block]:
+        """Yield the stored rows from a border on as blocks of both streams in turn, as if they entered again."""
+        now = dict(zip(self.streams, begin, strict=True))
+        begins = now.copy()
+        ends = {stream: stage.rows.end for stream, stage in self._stages.of.items()}
+        for turn in range(1, SEGMENTS + 1):
+            for stream in self.streams:
+                end = begins[stream] + (ends[stream] - begins[stream]) * turn // SEGMENTS
+                store = self._stages.of[stream].rows
+                for chunk in store.chunks:
+                    part = slice(max(0, now[stream] - chunk.first), max(0, end - chunk.first))
+                    rows, counts = chunk.rows[part], store.counts(chunk)
+                    if rows.num_rows:
+                        own = None if counts is None else {name: numbers[part] for name, numbers in counts.items()}
+                        yield Block(stream, rows, own, chunk.first + part.start, {**ends, **now})
+                        now[stream] += rows.num_rows
 
     def __len__(self) -> int:
         return max((index.window.rows for index in self.indexes.values()), default=0)
@@ -116,9 +128,18 @@ class Stash:
         """Bytes held."""
         return sum(index.window.nbytes for index in self.indexes.values())
 
-    def add(self, pairs: Partials, *, is_first: bool) -> None:
-        """Append the matches that a block of one of the streams has found; ``is_first`` for its first portion."""
-        block = pairs.block
+    def step(self, block: Block) -> Step:
+        """Return the step by which a block of one of the two streams finds its matches."""
+        return Step(tuple(stream for stream in self.streams if stream != block.stream), block.stream)
+
+    def add_all(self, block: Block) -> None:
+        """Append the matches of a block."""
+        passage = Passage()
+        for pairs in self._stages.pass_through(self._stages.start(block), self.step(block), passage):
+            self.add(block, pairs, is_first=passage.found == len(pairs))
+
+    def add(self, block: Block, pairs: Partials, *, is_first: bool) -> None:
+        """Append matches that a block has found; ``is_first`` if they are its first ones. Blocks come in order."""
         limits = {**block.limits, block.stream: block.limits[block.stream] + len(block)}
         begin, after = ((where[self.streams[0]], where[self.streams[1]]) for where in (block.limits, limits))
         self._append(pairs, begin if is_first else after, after)
