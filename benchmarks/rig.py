@@ -26,7 +26,8 @@ from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.blocks import blocks_of, share_of
 from watersmeet.engine.topologies.contract import Layout, Topology
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.options import Order, Structure, TopologyName
+from watersmeet.spec.options import Structure, TopologyName
+from watersmeet.spec.ordering import Order, precision_of
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, plan_join
@@ -121,7 +122,8 @@ class Rig:
         schema = result_schema(schemas["left"], schemas["right"])
         if self.numbering is not None:
             schema = numbered_schema(schemas["left"], schemas["right"], schema)
-        layout = _Observed(self.plan, schema, self.cores, self.block_rows, self.order, observe=self.observe)
+        order = None if self.order is None else precision_of(self.order)
+        layout = _Observed(self.plan, schema, self.cores, self.block_rows, order, observe=self.observe)
         self.engine = (self.build or TOPOLOGIES[self.topology])(layout)
         self._fill()
 
@@ -170,6 +172,7 @@ class Rig:
         for part in accepted.slices:
             numbered = part if self.numbering is None else self.numbering.number(part)
             pairs += sum(table.num_rows for table in self.engine.push(numbered))
+            self.engine.expire(part.expire_before)
         self.intake.progress = accepted.progress
         return time.perf_counter() - begin, pairs
 

@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.multiway.multi_stream_join import MultiJoinMetrics, MultiStreamJoin
-from watersmeet.engine.stream_join import JoinMetrics, StreamJoin
+from watersmeet.engine.stream_join import Complete, JoinMetrics, StreamJoin
 from watersmeet.spec.errors import (
     ColumnTypeError,
     LateRowError,
@@ -16,6 +16,7 @@ from watersmeet.spec.errors import (
     WatersmeetError,
 )
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.ordering import relaxed
 from watersmeet.spec.predicates import band, equal, greater, greater_equal, less, less_equal, not_equal
 from watersmeet.spec.window import count_window, time_window
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColumnTypeError",
+    "Complete",
     "JoinMetrics",
     "LateRowError",
     "MultiJoinMetrics",
@@ -46,6 +48,7 @@ __all__ = [
     "less_equal",
     "multijoin",
     "not_equal",
+    "relaxed",
     "session",
     "time_window",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,8 @@ from hypothesis import strategies as st
 import oracle
 import watersmeet as wm
 from topologies import PREDICATES, SCHEMA, TOPOLOGIES, WINDOWS, disturbed, expected, ids, join_of, small_windows, stream
-from watersmeet.engine.intake import PairIntake
-from watersmeet.engine.result import result_schema
-from watersmeet.engine.row_numbers import Numbering, numbered_schema, pair_numbers
-from watersmeet.engine.topologies.contract import Layout
-from watersmeet.engine.topologies.splitjoin import Punctuation, SplitJoin
+from watersmeet.arrays import Int64s
 from watersmeet.spec.sql import parse_predicate
-from watersmeet.window.plan import plan_join
 
 Push = tuple[pa.Table | None, pa.Table | None]
 ORDERED = [topology for topology in TOPOLOGIES if topology != "handshake"]
@@ -126,42 +122,160 @@ def test_handshake_gives_no_order() -> None:
         join_of(PREDICATES["band"], WINDOWS["time"], topology="handshake", order="outer")
 
 
-def relaxed(stars: Punctuation, cores: int, block_rows: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Run SplitJoin with a punctuation of one's own; return the numbers of all pairs as they came."""
-    plan = plan_join(SCHEMA, SCHEMA, parse_predicate(PREDICATES["band"]), WINDOWS["time"], "bi_sort")
-    schema = numbered_schema(SCHEMA, SCHEMA, result_schema(SCHEMA, SCHEMA))
-    topology = SplitJoin(Layout(plan, schema, cores, block_rows, "outer"), fanout=2, punctuation=stars)
-    intake, numbering, found = PairIntake(plan, fail_on_late=False), Numbering(), []
-    for left, right in stream(7, most_rows=60):
-        accepted = intake.accept_pair(left, right)
-        for part in accepted.slices:
-            found += topology.push(numbering.number(part))
-        intake.progress = accepted.progress
-    topology.close()
-    numbers = pair_numbers(pa.concat_tables(found))
-    left, right = numbers["left"], numbers["right"]
-    return {"later": np.maximum(left, right), "earlier": np.minimum(left, right)}
+# --- relaxed ----------------------------------------------------------------------------------------------------------
 
 
-def displaced(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+@cache
+def tidy(seed: int, pushes: int = 6, most_rows: int = 60) -> list[Push]:
+    """Return pushes whose rows all take part: none is late, and no value is null."""
+    dice, given, first = np.random.default_rng(seed), [], 0
+    for _ in range(pushes):
+        tables = []
+        for _ in range(2):
+            count = int(dice.integers(0, most_rows + 1))
+            tables.append(
+                pa.table(
+                    {
+                        "id": first + np.arange(count),
+                        "ts": pa.array(60_000 * (first + np.arange(count)), pa.timestamp("us")),
+                        "x": dice.integers(0, 5, count),
+                        "k": dice.integers(0, 2, count),
+                    },
+                    schema=SCHEMA,
+                )
+            )
+            first += count
+        given.append((tables[0], tables[1]))
+    return given
+
+
+def moments_of(found: list[tuple[int, int]], pushes: list[Push], window: str) -> tuple[Int64s, Int64s]:
+    """Return when the later row of each pair arrived, and when the earlier one did among the rows of its stream."""
+    left, right = arrivals(pushes, ordered_by_time="ordered" in window)
+    own_left, own_right = own_arrivals(left), own_arrivals(right)
+    later = [max(left[a], right[b]) for a, b in found]
+    earlier = [own_left[a] if left[a] < right[b] else own_right[b] for a, b in found]
+    return np.array(later, np.int64), np.array(earlier, np.int64)
+
+
+def own_arrivals(arrived: dict[int, int]) -> dict[int, int]:
+    """Return the same counted over the rows of one stream alone."""
+    return {number: place for place, number in enumerate(sorted(arrived, key=arrived.__getitem__))}
+
+
+def displaced(numbers: Int64s) -> int:
     """Return by how much a number comes too late at most."""
-    return int((np.maximum.accumulate(numbers) - numbers).max())
+    return int((np.maximum.accumulate(numbers) - numbers).max(initial=0))
+
+
+def displacements(later: Int64s, earlier: Int64s) -> tuple[int, int]:
+    """Return by how much pairs come too late at most: in the order of their later rows, and those of one row."""
+    within = [displaced(earlier[later == row]) for row in np.unique(later)]
+    return displaced(later), max(within, default=0)
+
+
+@given(
+    seed=st.integers(0, 50),
+    rows=st.sampled_from([1, 2, 4, 30, 1000]),
+    comparisons=st.sampled_from([None, 1, 8, 32]),
+    window=st.sampled_from(sorted(WINDOWS)),
+    cores=st.integers(1, 5),
+    block_rows=st.sampled_from([1, 7, 32]),
+)
+@pytest.mark.parametrize("topology", ORDERED)
+def test_oracle_relaxed_order_keeps_its_bound(
+    topology: str, seed: int, rows: int, comparisons: int | None, window: str, cores: int, block_rows: int
+) -> None:
+    on, pushes = PREDICATES["band"], tidy(seed)
+    order = wm.relaxed(rows=rows, comparisons=comparisons)
+    fanout = {"fanout": 2} if topology == "splitjoin" else {}
+    with join_of(
+        on, WINDOWS[window], topology=topology, cores=cores, order=order, block_rows=block_rows, **fanout
+    ) as join:
+        found = [pair for left, right in pushes for pair in ids(join.push(left=left, right=right))]
+    assert Counter(found) == expected(on, WINDOWS[window], pushes)
+    outer, inner = displacements(*moments_of(found, pushes, window))
+    assert outer < rows
+    assert comparisons is None or inner < comparisons
 
 
 @pytest.mark.parametrize("cores", [2, 4, 8])
-@pytest.mark.parametrize("rows", [1, 4, 16])
-def test_relaxed_outer_order_keeps_its_bound(rows: int, cores: int) -> None:
-    late = displaced(relaxed(Punctuation(rows=rows), cores, block_rows=32)["later"])
-    assert late < rows
-    assert late > 0 or rows == 1, "with fewer stars results do get out of order"
+def test_with_fewer_stars_results_do_get_out_of_order(cores: int) -> None:
+    on, window, pushes = PREDICATES["band"], WINDOWS["time"], tidy(7)
+    for order in (wm.relaxed(rows=16), wm.relaxed(comparisons=32)):
+        join = join_of(on, window, topology="splitjoin", cores=cores, order=order, structure="bi_sort")
+        found = [pair for left, right in pushes for pair in ids(join.push(left=left, right=right))]
+        join.close()
+        outer, inner = displacements(*moments_of(found, pushes, "time"))
+        assert (outer if order.comparisons is None else inner) > 0
 
 
-@pytest.mark.parametrize("cores", [2, 4, 8])
-@pytest.mark.parametrize("stored", [1, 8, 32])
-def test_relaxed_inner_order_keeps_its_bound(stored: int, cores: int) -> None:
-    numbers = relaxed(Punctuation(rows=1, stored=stored), cores, block_rows=32)
-    assert displaced(numbers["later"]) == 0
-    starts = np.flatnonzero(np.diff(numbers["later"], prepend=-1))
-    late = max(displaced(part) for part in np.split(numbers["earlier"], starts[1:]))
-    assert late < stored
-    assert late > 0 or stored == 1
+def test_a_relaxed_order_is_checked_and_reads_well() -> None:
+    for wrong in ({"rows": 0}, {"rows": True}, {"rows": 1.5}, {"comparisons": 0}, {"comparisons": "1"}):
+        with pytest.raises(wm.SpecificationError, match="at least 1"):
+            wm.relaxed(**wrong)
+    assert str(wm.relaxed(rows=1000, comparisons=50)) == "a star every 1,000 rows, and every 50 stored rows"
+    with pytest.raises(wm.SpecificationError, match="handshake"):
+        join_of(PREDICATES["band"], WINDOWS["time"], topology="handshake", order=wm.relaxed(rows=2))
+
+
+def test_a_relaxed_order_and_a_fanout_are_kept_in_snapshots() -> None:
+    on, window, pushes = PREDICATES["band"], WINDOWS["time"], tidy(3)
+    options = {"topology": "splitjoin", "cores": 5, "order": wm.relaxed(rows=7, comparisons=3), "fanout": 2}
+    join = join_of(on, window, **options)
+    found = [pair for left, right in pushes[:3] for pair in ids(join.push(left=left, right=right))]
+    saved = join.snapshot()
+    join.close()
+    for topology in ("splitjoin", "kang"):
+        with wm.StreamJoin.restore(saved, topology=topology) as restored:  # type: ignore[arg-type] # both are
+            again = [pair for left, right in pushes[3:] for pair in ids(restored.push(left=left, right=right))]
+            assert restored._options["order"] == {"rows": 7, "comparisons": 3}
+            assert restored._options.get("fanout") == (2 if topology == "splitjoin" else None)
+        assert Counter(found + again) == expected(on, window, pushes)
+        outer, inner = displacements(*moments_of(again, pushes, "time"))
+        assert outer < 7
+        assert inner < 3
+
+
+@pytest.mark.parametrize("fanout", [0, 1, 2.5, True])
+def test_a_fanout_that_makes_no_tree_is_refused(fanout: Any) -> None:
+    with pytest.raises(wm.SpecificationError, match="fanout"):
+        join_of(PREDICATES["band"], WINDOWS["time"], topology="splitjoin", fanout=fanout)
+
+
+@pytest.mark.parametrize("topology", [topology for topology in TOPOLOGIES if topology != "splitjoin"])
+def test_a_topology_without_trees_refuses_a_fanout(topology: str) -> None:
+    with pytest.raises(wm.SpecificationError, match=r"splitjoin.*alone hands messages on in trees"):
+        join_of(PREDICATES["band"], WINDOWS["time"], topology=topology, fanout=4)
+
+
+# --- how far it is complete -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["outer", wm.relaxed(rows=10), "inner"], ids=str)
+@pytest.mark.parametrize("topology", ORDERED)
+def test_oracle_what_is_complete_has_been_released(topology: str, order: Any) -> None:
+    on, window, pushes = PREDICATES["band"], WINDOWS["time"], tidy(5, pushes=8)
+    truth = expected(on, window, pushes)
+    left, right = arrivals(pushes, ordered_by_time=False)
+    counted = {"left": own_arrivals(left), "right": own_arrivals(right)}
+    options = {"topology": topology, "cores": 3, "order": order, "block_rows": 5}
+    with disturbed(1), join_of(on, window, **options) as join:
+        found: Counter[tuple[int, int]] = Counter()
+        before = (0, 0)
+        for tables in [*pushes, (None, None), (None, None)]:
+            join.submit(left=tables[0], right=tables[1])
+            complete = join.complete
+            found.update(ids(join.poll()))
+            assert complete >= before
+            before = complete
+            for pair, count in truth.items():
+                side = "left" if left[pair[0]] > right[pair[1]] else "right"
+                own = pair[0] if side == "left" else pair[1]
+                if counted[side][own] < getattr(complete, side):
+                    assert found[pair] == count, "a row that is complete has met all before it"
+        found.update(ids(join.push()))
+        assert join.complete == (len(left), len(right))
+        assert found == truth
+    with join_of(on, window) as join, pytest.raises(wm.SpecificationError, match="order=None"):
+        _ = join.complete

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from topologies import PREDICATES, WINDOWS, disturbed, expected, join_of, run, stream, threads_left
-from watersmeet.engine.topologies import handshake, low_latency_handshake, splitjoin
+from topologies import (
+    PREDICATES,
+    SCHEMA,
+    WINDOWS,
+    disturbed,
+    expected,
+    ids,
+    join_of,
+    run,
+    small_windows,
+    stream,
+    threads_left,
+)
+from watersmeet.engine.topologies import gathering, handshake, low_latency_handshake, splitjoin
+from watersmeet.engine.topologies.punctuation import Run
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.expiry import Departed
 from watersmeet.window.stream_window import Match
 
 SEEDS = range(6)
@@ -148,3 +168,175 @@ def test_splitjoin_that_stores_on_two_cores_finds_pairs_twice(monkeypatch: pytes
     missed, extra = differences("splitjoin")
     assert missed > 0
     assert extra > 0
+
+
+# --- SplitJoin: stars, and expiry by each core ------------------------------------------------------------------------
+
+
+def disorder(order: Any, values: int = 4) -> tuple[int, int]:
+    """Return how many pairs are missed or found too often, and how many stand behind one that should come later."""
+    wrong, behind = 0, 0
+    on, window = PREDICATES["band"], WINDOWS["time"]
+    for seed in SEEDS:
+        pushes = stream(seed, pushes=3, most_rows=30, values=values)
+        join = join_of(on, window, topology="splitjoin", cores=3, block_rows=8, order=order)
+        found = []
+        with disturbed(seed):
+            for left, right in pushes:
+                join.submit(left=left, right=right)
+                found += ids(join.poll())
+            found += ids(join.finish())
+        truth = expected(on, window, pushes)
+        wrong += ((truth - Counter(found)) + (Counter(found) - truth)).total()
+        arrived = [{}, {}]  # type: list[dict[int, int]]
+        for push in pushes:
+            for side, table in enumerate(push):
+                for number in [] if table is None else table["id"].to_pylist():
+                    arrived[side][number] = len(arrived[0]) + len(arrived[1])
+        moments = [sorted((arrived[0][a], arrived[1][b]), reverse=True) for a, b in found]
+        keys = moments if order == "inner" else [moment[:1] for moment in moments]
+        behind += sum(one > two for one, two in pairwise(keys))
+    return wrong, behind
+
+
+@pytest.mark.parametrize("order", ["outer", "inner"])
+def test_stars_keep_results_in_order(order: str) -> None:
+    assert disorder(order) == (0, 0)
+
+
+def without_star(run: Run, star: int) -> Run:
+    """Lose a star on the way; the results before it are before the next one then."""
+    return replace(run, **{name: np.delete(getattr(run, name), star) for name in ("ends", "outer", "inner", "of_left")})
+
+
+class LosingAStar(splitjoin.JoinCore):
+    """Loses the first of several stars in a message, on one core."""
+
+    def punctuated(self, *given: Any) -> Run:
+        run = super().punctuated(*given)
+        return without_star(run, 0) if self.number == 1 and len(run.ends) > 1 else run
+
+
+class SendingAStarTooEarly(splitjoin.JoinCore):
+    """Sends every star but a message's last before the result that it should follow, on one core."""
+
+    def punctuated(self, *given: Any) -> Run:
+        run = super().punctuated(*given)
+        if self.number == 1 and len(run.ends) > 1:
+            sizes = np.diff(run.ends, prepend=0)
+            return replace(run, ends=run.ends - (np.arange(len(run.ends)) < len(run.ends) - 1) * (sizes > 0))
+        return run
+
+
+class KeepingALastStarToItself(splitjoin.JoinCore):
+    """Does not say that it is done where it has found nothing, on one core."""
+
+    def handle(self, lane: int, block: Any) -> None:
+        hand_on = self.hand_on
+        if self.number == 1:
+            self.hand_on = lambda run: hand_on(run) if len(run.place) else None
+        super().handle(lane, block)
+        self.hand_on = hand_on
+
+
+@pytest.mark.parametrize("order", ["outer", "inner"])
+@pytest.mark.parametrize("core", [LosingAStar, SendingAStarTooEarly])
+def test_a_star_that_is_lost_or_too_early_is_found_out(
+    core: type[splitjoin.JoinCore], order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splitjoin, "JoinCore", core)
+    wrong, behind = disorder(order)
+    assert wrong == 0
+    assert behind > 0
+
+
+def test_a_last_star_that_is_kept_back_keeps_results_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitjoin, "JoinCore", KeepingALastStarToItself)
+    wrong, behind = disorder("outer", values=300)
+    assert wrong > 0
+    assert behind == 0
+
+
+class ReleasingWithoutWaiting(gathering.Merger):
+    """Hands on what one input has completed, whatever the others have."""
+
+    def handle(self, lane: int, run: Run) -> None:
+        self._complete = [run.complete] * len(self._complete)
+        super().handle(lane, run)
+        self._handed_on = -1
+
+
+def test_a_merger_that_does_not_wait_for_all_stars_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "Merger", ReleasingWithoutWaiting)
+    wrong, behind = disorder("outer")
+    assert wrong == 0
+    assert behind > 0
+
+
+class ExpiringByRowsOfTheSamePart(splitjoin.JoinCore):
+    """Takes what has been seen for what has been reached, in the middle of a part, whose rows come in any order."""
+
+    def _expire(self, block: Any) -> None:
+        self.seen.begin()
+        super()._expire(block)
+
+
+class ExpiringOneStepTooEarly(splitjoin.JoinCore):
+    """Drops the row that only just can be met."""
+
+    def drop(self, side: StreamName, before: int | None) -> list[Departed]:
+        return super().drop(side, None if before is None else before + 1)
+
+
+@cache
+def jumbled(seed: int) -> list[tuple[pa.Table, pa.Table]]:
+    """Return pushes that span more than the window, their rows in any order."""
+    dice = np.random.default_rng(seed)
+    return [
+        tuple(
+            pa.table(
+                {
+                    "id": 1000 * number + np.arange(40),
+                    "ts": pa.array((8 * number + dice.integers(0, 12, 40)) * 1_000_000, pa.timestamp("us")),
+                    "x": dice.integers(0, 3, 40),
+                    "k": dice.integers(0, 2, 40),
+                },
+                schema=SCHEMA,
+            )
+            for _ in range(2)
+        )
+        for number in range(5)
+    ]  # type: ignore[misc] # two
+
+
+def lost_by_expiry(window: str) -> tuple[int, int]:
+    missed: Counter[tuple[int, int]] = Counter()
+    extra: Counter[tuple[int, int]] = Counter()
+    on = PREDICATES["band"]
+    for seed in SEEDS[:3]:
+        pushes = jumbled(seed)
+        with small_windows(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 1)
+            patch.setattr("watersmeet.window.creation.SEGMENTS_PER_WINDOW", 10**9)  # every insertion is one
+            patch.setattr(splitjoin.SplitJoin, "_joined", lambda *_: None)
+            found = run(join_of(on, WINDOWS[window], topology="splitjoin", cores=4, block_rows=2), pushes)
+        truth = expected(on, WINDOWS[window], pushes)
+        missed += truth - found
+        extra += found - truth
+    return missed.total(), extra.total()
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_cores_expire_no_row_that_can_still_be_met(window: str) -> None:
+    assert lost_by_expiry(window) == (0, 0)
+
+
+@pytest.mark.parametrize("core", [ExpiringByRowsOfTheSamePart, ExpiringOneStepTooEarly])
+@pytest.mark.parametrize("window", ["time", "count, two lengths, ordered"])
+def test_expiring_too_early_is_found_out(
+    window: str, core: type[splitjoin.JoinCore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splitjoin, "JoinCore", core)
+    missed, extra = lost_by_expiry(window)
+    assert missed > 0
+    assert extra == 0

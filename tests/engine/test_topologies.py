@@ -29,7 +29,6 @@ from topologies import (
 from watersmeet.engine.topologies import TOPOLOGIES as TOPOLOGY_CLASSES
 from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.handshake import Handshake
-from watersmeet.engine.topologies.splitjoin import SplitJoin
 
 CORES, BLOCKS = range(1, 9), (1, 7, 128)
 EVERYTHING = list(itertools.product(STRUCTURES, WINDOWS, CORES, BLOCKS))
@@ -124,11 +123,11 @@ def test_handshake_spreads_rows_by_weight(monkeypatch: pytest.MonkeyPatch) -> No
     assert held == {"left": [10, 20, 50], "right": [10, 20, 50]}
 
 
+@pytest.mark.parametrize("order", [None, "inner"])
 @pytest.mark.parametrize("cores", [5, 9])
-def test_oracle_splitjoin_with_a_deep_distribution_tree(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOPOLOGY_CLASSES, "splitjoin", made_with(SplitJoin, fanout=2))
+def test_oracle_splitjoin_with_deep_trees(cores: int, order: Any) -> None:
     on, pushes = PREDICATES["band"], stream(seed=9, most_rows=20)
-    join = join_of(on, WINDOWS["time"], topology="splitjoin", cores=cores, block_rows=3)
+    join = join_of(on, WINDOWS["time"], topology="splitjoin", cores=cores, block_rows=3, order=order, fanout=2)
     join.push()
     assert run(join, pushes) == expected(on, WINDOWS["time"], pushes)
     assert len(join._topology._roots) == 2  # type: ignore[attr-defined] # those the caller feeds

@@ -64,9 +64,10 @@ def at_the_same_time(*work: Callable[[], None]) -> None:
 # --- threads --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("flows", [False, True], ids=["pushes", "submits"])
 @pytest.mark.parametrize("window", LONG)
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_oracle_many_threads_push_to_one_join(topology: str, window: str) -> None:
+def test_oracle_many_threads_push_to_one_join(topology: str, window: str, *, flows: bool) -> None:
     pushes = stream(5, pushes=12, most_rows=16)
     found: Counter[tuple[int, int]] = Counter()
     with small_windows(), join_of(PREDICATES["band"], LONG[window], topology=topology, cores=3, block_rows=4) as join:
@@ -74,7 +75,10 @@ def test_oracle_many_threads_push_to_one_join(topology: str, window: str) -> Non
         def push(side: int, turn: int) -> None:
             for tables in pushes[turn::3]:
                 table = tables[side]
-                own = join.push(left=table) if side == 0 else join.push(right=table)
+                rows = {"left" if side == 0 else "right": table}
+                if flows:
+                    join.submit(**rows)
+                own = join.poll() if flows else join.push(**rows)
                 with adding:
                     found.update(ids(own))
 
@@ -236,16 +240,24 @@ def many(strategy: Any, cores: int) -> wm.MultiStreamJoin:
 
 CALLS: dict[str, Callable[[Any, pa.Table, pa.Table], pa.Table | None]] = {
     "push": lambda join, left, right: join.push(left=left, right=right),
+    "submit": lambda join, left, right: join.submit(left=left, right=right),
+    "poll": lambda join, _left, _right: join.poll(),
     "snapshot": lambda join, _left, _right: join.snapshot() and None,
     "finish": lambda join, _left, _right: join.finish(),
 }
+
+
+EACH_CALL = [(name, call) for name in JOINS for call in CALLS if "many" not in name or call not in ("submit", "poll")]
 
 
 def interrupted(name: str, call: str, at: int, error: type[BaseException]) -> bool:
     """Interrupt the second of three calls; tell whether it came so far. Whatever happens, no pair may be missing."""
     join = JOINS[name]()
     pushes = stream(2, pushes=6, most_rows=10)[:3]
-    found = ids(join.push(left=pushes[0][0], right=pushes[0][1]))
+    first = {"left": pushes[0][0], "right": pushes[0][1]}
+    if call == "poll":
+        join.submit(**first)
+    found = [] if call == "poll" else ids(join.push(**first))
     happened = False
     try:
         with Interruption(at, error):
@@ -262,7 +274,7 @@ def interrupted(name: str, call: str, at: int, error: type[BaseException]) -> bo
             join.close()
             return True
     found += [] if result is None else ids(result)
-    given = pushes[:2] if call == "push" else pushes[:1]
+    given = pushes[:2] if call in ("push", "submit") else pushes[:1]
     if call != "finish":
         found += ids(join.push(left=pushes[2][0], right=pushes[2][1]))
         found += ids(join.finish())
@@ -273,8 +285,7 @@ def interrupted(name: str, call: str, at: int, error: type[BaseException]) -> bo
     return happened
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize(("name", "call"), EACH_CALL)
 def test_oracle_a_call_interrupted_at_some_lines(name: str, call: str) -> None:
     at = 1
     error: type[BaseException] = KeyboardInterrupt
@@ -284,8 +295,7 @@ def test_oracle_a_call_interrupted_at_some_lines(name: str, call: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize(("name", "call"), EACH_CALL)
 def test_oracle_a_call_interrupted_at_every_line(name: str, call: str) -> None:
     at = 1
     while interrupted(name, call, at, MemoryError if at % 2 else KeyboardInterrupt):

@@ -12,6 +12,7 @@ import watersmeet as wm
 from topologies import TOPOLOGIES, WINDOWS, join_of, small_windows, stream
 from watersmeet.engine.driver import Tactic
 from watersmeet.engine.multiway.multi_stream_join import MultiStreamJoin
+from watersmeet.engine.topologies.splitjoin import JoinCore, SplitJoin
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.window import Window
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -35,6 +36,21 @@ def listen(tactic: Tactic, heard: dict[StreamName, list[int]]) -> None:
         return left
 
     tactic.expire = heard_expire  # type: ignore[method-assign]
+    for core in tactic._cores if isinstance(tactic, SplitJoin) else ():  # each knows by itself
+        listen_to_core(core, heard)
+
+
+def listen_to_core(core: JoinCore, heard: dict[StreamName, list[int]]) -> None:
+    """Take down the ids of all rows that leave a core."""
+    drop = core.drop
+
+    def heard_drop(side: StreamName, before: int | None) -> list[Departed]:
+        left = drop(side, before)
+        for part in left:
+            heard[side] += part.rows["id"].to_pylist()
+        return left
+
+    core.drop = heard_drop  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -51,6 +67,8 @@ def test_every_row_leaves_once_or_is_held(topology: str, window: str, cores: int
             for side, rows in (("left", left), ("right", right)):
                 if rows is not None:
                     given[side].update(rows["id"].to_pylist())
+        join._topology.settle()
+        join._topology.expire({"left": None, "right": None})  # tells what has left since
         metrics = join.metrics
         out = {"left": metrics.left_null + metrics.left_late, "right": metrics.right_null + metrics.right_late}
         for side, left_out in out.items():

@@ -35,7 +35,7 @@ class Tactic(Protocol):
     """What the driver needs of a topology or a strategy."""
 
     def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
-        """Drop rows that lie before these places; return the rows that have left. No row moves at that time."""
+        """Drop rows that lie before these places once all that were let in have met; return what has left now."""
         ...
 
 

@@ -191,7 +191,7 @@ class Lifecycle:
 
     def _check_open(self, what: str) -> None:
         self._check_not_failed(what)
-        if self._finished and what in ("push()", "pushes()"):
+        if self._finished and what in ("push()", "pushes()", "submit()"):
             raise SpecificationError(
                 f"{what} was called after finish() or close()",
                 "pushes before finish()",

@@ -3,10 +3,14 @@
 Slices may be *collected* into larger ones, are *numbered* where something depends on the order of arrival, *brought
 together* by the topology, in tables of bounded size where those are asked for, and the pairs are *put in order*. The
 numbers are hidden columns, which the caller sees neither in pairs nor in saved rows.
+
+Rows that are *submitted* flow on while the caller does something else, and their pairs are *polled*. What is joined,
+and waited for, comes behind them.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -19,9 +23,10 @@ from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables
 from watersmeet.engine.row_numbers import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
 from watersmeet.engine.topologies import TOPOLOGIES
-from watersmeet.engine.topologies.contract import Layout
+from watersmeet.engine.topologies.contract import FANOUT, Layout
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.options import Order, TopologyName
+from watersmeet.spec.options import TopologyName
+from watersmeet.spec.ordering import Order, precision_of
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.segment import SavedSegment
 
@@ -41,20 +46,22 @@ class Pairing:
         topology: TopologyName,
         cores: int,
         order: Order | None,
+        fanout: int | None,
         block_rows: int,
         batch_rows: int | None,
         batch_seconds: float | None,
     ) -> None:
         kind = TOPOLOGIES[topology]
         self._schemas = plan.schemas
-        self._order = order
+        self._order = None if order is None else precision_of(order)
         collects = batch_rows is not None or batch_seconds is not None
         self._collector = Collector(batch_rows, batch_seconds) if collects else None
         self._numbering = Numbering() if order is not None or kind.meets_later else None
         self._numbers_pushes = self._numbering is not None and order is not None and plan.time is not None
         if self._numbering is not None:
             schema = numbered_schema(plan.schemas["left"], plan.schemas["right"], schema)
-        self.topology = kind(Layout(plan, schema, cores, block_rows, order))
+        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT))
+        self._flows = False
 
     @property
     def number_rows(self) -> NumberRows | None:
@@ -71,11 +78,37 @@ class Pairing:
 
     def join(self, parts: Iterable[Slice]) -> list[pa.Table]:
         """Return the pairs of rows that arrive, and of those that have waited for them."""
-        return self._joined(self._collected(parts))
+        return self.settled() + self._joined(self._collected(parts))
+
+    def submit(self, parts: Iterable[Slice]) -> None:
+        """Let rows in that arrive; they need not have met when this returns."""
+        self._flows = True
+        deque(drive(self.topology, map(self._numbered, self._collected(parts)), self._let_in), maxlen=0)
+
+    def _let_in(self, part: Slice) -> tuple[()]:
+        self.topology.submit(part)
+        return ()
+
+    def poll(self) -> list[pa.Table]:
+        """Return the pairs that rows which were submitted have found by now."""
+        return self._arranged(self.topology.poll(), in_order=self.topology.keeps_order)
+
+    def settled(self) -> list[pa.Table]:
+        """Wait until all rows that were submitted have met; return the pairs that were not polled."""
+        if not self._flows:
+            return []
+        self.topology.settle()
+        self._flows = False
+        return self.poll()
+
+    @property
+    def flows(self) -> bool:
+        """Whether rows were submitted that may not have met yet, or whose pairs were not polled."""
+        return self._flows
 
     def join_waiting(self) -> list[pa.Table]:
         """Return the pairs of the rows that wait for a full batch."""
-        return self._joined([] if self._collector is None else self._collector.take())
+        return self.settled() + self._joined([] if self._collector is None else self._collector.take())
 
     def _joined(self, parts: Iterable[Slice]) -> list[pa.Table]:
         found = list(drive(self.topology, map(self._numbered, parts), lambda part: [self.topology.push(part)]))

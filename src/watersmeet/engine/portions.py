@@ -22,7 +22,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.topologies.blocks import blocks_in_order_of_arrival
 from watersmeet.engine.topologies.contract import Topology
 from watersmeet.engine.topologies.whole_windows import WholeWindows
-from watersmeet.spec.options import Order
+from watersmeet.spec.ordering import Relaxed
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
@@ -33,7 +33,7 @@ GROWTH: Final = 4
 """Slices become this many times longer while they give less than this fraction of a table."""
 
 
-def portions(topology: Topology, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
+def portions(topology: Topology, part: Slice, order: Relaxed | None) -> Iterator[list[pa.Table]]:
     """Join a slice; yield the pairs in portions.
 
     With an ``order`` all pairs of a portion come before those of the next.
@@ -43,7 +43,7 @@ def portions(topology: Topology, part: Slice, order: Order | None) -> Iterator[l
     return _in_small_slices(topology, part, order)
 
 
-def _in_small_slices(topology: Topology, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
+def _in_small_slices(topology: Topology, part: Slice, order: Relaxed | None) -> Iterator[list[pa.Table]]:
     rows_of_both = len(part.left) + len(part.right)
     for turn in (part.left, part.right) if order is None else blocks_in_order_of_arrival(part, max(1, rows_of_both)):
         begin, rows = 0, 0

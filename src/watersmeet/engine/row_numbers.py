@@ -18,7 +18,7 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.engine.intake import Slice
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.options import Order
+from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.segment import SavedSegment
@@ -108,9 +108,12 @@ def pair_numbers(pairs: pa.Table) -> dict[StreamName, Int64s]:
     return {side: hidden_of(pairs, side) for side in OTHER_SIDE}
 
 
-def sort_pairs(pairs: pa.Table, order: Order) -> pa.Table:
-    """Return pairs in the order of their later rows' arrival, and with ``inner`` then of their earlier rows'."""
+def sort_pairs(pairs: pa.Table, order: Relaxed) -> pa.Table:
+    """Return pairs in the order of their later rows' arrival, then of their earlier rows', as precisely as asked."""
     left, right = pair_numbers(pairs).values()
-    later, earlier = np.maximum(left, right), np.minimum(left, right)
-    place = np.argsort(later, kind="stable") if order == "outer" else np.lexsort((earlier, later))
+    later = np.maximum(left, right) // order.rows
+    if order.comparisons is None:
+        place = np.argsort(later, kind="stable")
+    else:
+        place = np.lexsort((np.minimum(left, right) // order.comparisons, later))
     return pairs.take(pa.array(place))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -22,20 +22,33 @@ from watersmeet.spec.expression import Predicate
 from watersmeet.spec.options import (
     How,
     Late,
-    Order,
     Structure,
     TopologyName,
     check_join,
     check_options,
     check_schemas,
     check_threads,
+    refuse_complete,
+    refuse_fanout,
     refuse_order,
 )
+from watersmeet.spec.ordering import Order, order_from_json, order_to_json
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["JoinMetrics", "StreamJoin"]
+__all__ = ["Complete", "JoinMetrics", "StreamJoin"]
+
+
+class Complete(NamedTuple):
+    """How many rows of each stream, in the order of arrival, have met all that came before them.
+
+    The pairs that they found with these have been returned, or the next ``poll`` returns them. Counted are rows that
+    took part (neither late nor left out for a null) since the join was built or restored.
+    """
+
+    left: int
+    right: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +109,10 @@ class StreamJoin(Lifecycle):
         ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders the pairs of
         one row by the arrival of their earlier rows. In a push left rows arrive before right ones, unless a count
         window's ``order_by`` gives another order. The order holds from push to push, for any times of the rows and
-        also if pushes are collected.
+        also if pushes are collected. ``wm.relaxed(rows=…, comparisons=…)`` is less precise, which costs less.
+    fanout
+        For ``splitjoin``, at least 2: the number of cores to which one distributor sends, and from which one merger
+        receives. With more cores there are trees of them. The default is 8.
     block_rows
         Rows in one message between threads, for topologies that send messages. With fewer rows pairs are found sooner,
         but each row costs more.
@@ -130,6 +146,7 @@ class StreamJoin(Lifecycle):
         cores: int = 1,
         late: Late = "drop",
         order: Order | None = None,
+        fanout: int | None = None,
         block_rows: int = 256,
         batch_rows: int | None = None,
         batch_seconds: float | None = None,
@@ -139,20 +156,24 @@ class StreamJoin(Lifecycle):
         check_join(on, window, many=False)
         check_threads(cores)
         check_options(how=how, topology=topology, structure=structure, late=late, order=order)
-        check_options(block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
+        check_options(fanout=fanout, block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
         _check_order(order, topology)
+        if fanout is not None and (fanout == 1 or not TOPOLOGIES[topology].has_trees):
+            raise refuse_fanout(fanout, topology)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
-        self._options = {
+        self._options: dict[str, Any] = {
             "how": how,
             "topology": topology,
             "cores": cores,
             "late": late,
-            "order": order,
+            "order": order_to_json(order),
             "block_rows": block_rows,
             "batch_rows": batch_rows,
             "batch_seconds": batch_seconds,
         }
+        if fanout is not None:
+            self._options["fanout"] = fanout
         self._order: Order | None = order
         self._schema = result_schema(left, right)
         self._intake = PairIntake(self._plan, fail_on_late=late == "error")
@@ -162,6 +183,7 @@ class StreamJoin(Lifecycle):
             topology=topology,
             cores=cores,
             order=order,
+            fanout=fanout,
             block_rows=block_rows,
             batch_rows=batch_rows,
             batch_seconds=batch_seconds,
@@ -195,6 +217,39 @@ class StreamJoin(Lifecycle):
         rest = self._rest()
         return self._delivered(rest + self._pairing.join(accepted.slices))
 
+    @in_turn("submit()")
+    def submit(self, left: pa.Table | None = None, right: pa.Table | None = None) -> None:
+        """Take the next rows of both streams, and return while they are still being joined; :meth:`poll` has the pairs.
+
+        It is refused as a ``push`` is, which does the same and waits. It waits itself while too many rows are under
+        way, however seldom pairs are polled. With ``kang``, or ``panjoin`` on one core, there is nobody else to join
+        them. An error in a core is raised by the next call.
+        """
+        self._check_open("submit()")
+        accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
+        self._changing()
+        self._intake.progress = accepted.progress
+        self._owed = self._with_owed(self._rest())
+        self._pairing.submit(accepted.slices)
+
+    @in_turn("poll()")
+    def poll(self) -> pa.Table:
+        """Return the pairs found so far that were not returned yet; which these are depends on the timing of threads.
+
+        With an ``order`` they come in it from poll to poll: a pair is held back until no other can come before it.
+        """
+        self._check_not_failed("poll()")
+        self._changing()
+        return self._delivered(self._rest() + ([] if self._finished else self._pairing.poll()))
+
+    @property
+    @in_turn("complete")
+    def complete(self) -> Complete:
+        """How far each stream's rows have met all rows before them, in a join with an ``order``."""
+        if self._order is None:
+            raise refuse_complete()
+        return Complete(**self._pairing.topology.complete())
+
     def pushes(self, left: pa.Table | None = None, right: pa.Table | None = None) -> Iterator[pa.Table]:
         """Take the next rows of both streams; return an iterator over the pairs that they complete, in bounded tables.
 
@@ -217,6 +272,7 @@ class StreamJoin(Lifecycle):
         accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
         self._changing()
         self._intake.progress = accepted.progress
+        self._owed = self._with_owed(self._pairing.settled())
         self._take_owed()
         self._under_way.append(self._pairing.in_portions(accepted.slices))
 
@@ -230,7 +286,7 @@ class StreamJoin(Lifecycle):
 
     def _join_waiting(self) -> None:
         """Find the pairs of all rows that were taken, also of those that wait for a full batch, and keep the pairs."""
-        waits = self._pairing.collects and not self._finished
+        waits = (self._pairing.collects or self._pairing.flows) and not self._finished
         if self._under_way or waits:
             self._changing()
             rest = self._rest()
@@ -315,7 +371,11 @@ class StreamJoin(Lifecycle):
         if topology is not None:
             _check_order(saved.state.options.get("order"), topology)
         with refusing_damage():
-            return cls._restored(saved, {**saved.state.options, **changed})
+            options = {**saved.state.options, **changed}
+            options["order"] = order_from_json(options.get("order"))
+            if not TOPOLOGIES[options["topology"]].has_trees:
+                options.pop("fanout", None)
+            return cls._restored(saved, options)
 
     @classmethod
     def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:

@@ -175,10 +175,25 @@ class Crew:
 
     def wait_until_quiet(self) -> None:
         """Wait until every message has been handled; raise the first error of any thread."""
+        self.rest()
+        self.check()
+
+    def rest(self) -> None:
+        """Wait until every message has been handled, or the threads have been stopped."""
         with self.lock:
             while self._under_way and not self.stopped:
                 self._quiet.wait()
+
+    def check(self) -> None:
+        """Raise the first error of any thread."""
+        with self.lock:
             self._raise_error()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether every message has been handled."""
+        with self.lock:
+            return not self._under_way
 
     def close(self) -> None:
         """Stop all threads and wait until they have ended. May be called at any time, and more than once."""

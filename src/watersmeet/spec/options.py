@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.ordering import STRICT, Relaxed
 from watersmeet.spec.typing import check_depth
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows
 
@@ -22,7 +23,6 @@ __all__ = [
     "Balance",
     "How",
     "Late",
-    "Order",
     "Strategy",
     "Structure",
     "StructureName",
@@ -31,12 +31,13 @@ __all__ = [
     "check_options",
     "check_schemas",
     "check_threads",
+    "refuse_complete",
+    "refuse_fanout",
     "refuse_order",
 ]
 
 How = Literal["inner"]
 Late = Literal["drop", "error"]
-Order = Literal["outer", "inner"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
@@ -46,7 +47,7 @@ Balance = Literal["auto", "off"]
 CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "how": get_args(How),
     "late": get_args(Late),
-    "order": (None, *get_args(Order)),
+    "order": (None, *STRICT),
     "topology": get_args(TopologyName),
     "structure": get_args(Structure),
     "strategy": get_args(Strategy),
@@ -55,7 +56,7 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
 """Options that are one of a few; all others are numbers."""
 SECONDS: Final = ("batch_seconds",)
 """Options that are a span of time; all other numbers count something."""
-UNSET: Final = ("batch_rows", "batch_seconds")
+UNSET: Final = ("batch_rows", "batch_seconds", "fanout")
 """Numbers that a user may leave out."""
 MOST_THREADS: Final = 1024
 
@@ -63,6 +64,8 @@ MOST_THREADS: Final = 1024
 def check_options(**given: object) -> None:
     """Raise unless every option is what it may be."""
     for name, value in given.items():
+        if isinstance(value, Relaxed) and name == "order":
+            continue
         if name in CHOICES:
             if value not in CHOICES[name]:
                 allowed = ", ".join(map(repr, CHOICES[name]))
@@ -90,6 +93,24 @@ def refuse_order(order: object, topology: str) -> SpecificationError:
         f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
         "order=None with this topology; an order with any other",
         'choose topology="splitjoin" or "panjoin"',
+    )
+
+
+def refuse_fanout(fanout: int, topology: str) -> SpecificationError:
+    """Return the error for a fanout that trees cannot have, or of a topology that has no trees."""
+    return SpecificationError(
+        f"fanout={fanout} with topology={topology!r}",
+        'whole numbers of at least 2 with topology="splitjoin", which alone hands messages on in trees',
+        "leave fanout out",
+    )
+
+
+def refuse_complete() -> SpecificationError:
+    """Return the error for asking how far a join without an order is complete."""
+    return SpecificationError(
+        "complete was asked for of a join with order=None",
+        "joins that return pairs in an order: only these tell when a row has met all before it",
+        'build the join with order="outer", or wm.relaxed(rows=…)',
     )
 
 

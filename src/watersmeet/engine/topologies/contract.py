@@ -3,21 +3,29 @@
 A topology is the tactic of a join of two streams (see :mod:`watersmeet.engine.driver`). It takes *slices*, left and
 right rows that are joined together, and returns tables of pairs. Whether a pair satisfies predicate and window follows
 from the two rows alone (from timestamps, or a count window's arrival numbers). So any core can decide it at any time,
-once it has both rows. The driver decides when rows expire, by bounds before which no row to come can match.
+once it has both rows. The driver decides when rows expire, by bounds before which no row to come can match;
+SplitJoin's cores find such bounds by themselves.
 
 The contract, for all topologies:
 
-- ``push`` returns when nothing moves any more. So its result does not depend on timing: it is the pairs that its rows
-  complete. Only in ``handshake`` rows meet later, as they move, and ``owed`` returns the pairs that are left.
-- Expiry bounds the windows, the lanes' capacity bounds the messages, and results are those of one push.
-- An exception in a core is raised in the caller. The topology is then closed and cannot be used any more.
+- ``submit`` takes rows and returns while they move, if there are threads; it waits when too many rows move. ``poll``
+  returns the pairs found by now, and ``settle`` waits until nothing moves any more.
+- ``push`` does all three. So its result does not depend on timing: it is the pairs that its rows complete. Only in
+  ``handshake`` rows meet later, as they move, and ``owed`` returns the pairs that are left.
+- If results have an order, all pairs of one ``poll`` come before those of the next.
+- Rows may move when the driver lets rows expire. They still meet all rows that they would have met.
+- A call that looks at windows, saved rows or owed pairs waits until nothing moves.
+- Expiry bounds the windows, the lanes' capacity bounds the messages, and results are kept until they are polled.
+- An exception in a core is raised in the caller, by the next call of ``submit``, ``settle`` or ``poll``. The topology
+  is then closed and cannot be used any more.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -26,14 +34,18 @@ from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.options import Order
+from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.segment import SavedSegment
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Layout", "Topology"]
+__all__ = ["FANOUT", "Layout", "Topology", "drained"]
+
+Found = TypeVar("Found")
+
+FANOUT: Final = 8
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,10 @@ class Layout:
     cores: int = 1
     block_rows: int = 256
     """Rows in one message between threads."""
-    order: Order | None = None
+    order: Relaxed | None = None
+    """How precisely results are ordered; None: not at all."""
+    fanout: int = FANOUT
+    """Cores, or mergers, that a distributor or merger serves, for topologies that have such trees."""
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found as a list of one table, or of none if it found no pairs."""
@@ -59,22 +74,55 @@ class Layout:
         return table_of_pairs(probing, own, stored, self.schema)
 
 
+def drained(found: deque[Found]) -> list[Found]:
+    """Take all that is there now out of a queue to which other threads may add."""
+    return [found.popleft() for _ in range(len(found))]
+
+
 class Topology(Protocol):
     """The methods of a topology; see the module's header."""
 
     keeps_order: ClassVar[bool]
-    """Whether ``push`` returns pairs in the order asked for; if not, the caller sorts them."""
+    """Whether ``poll`` returns pairs in the order asked for; if not, the caller sorts them."""
     meets_later: ClassVar[bool] = False
     """Whether rows still meet after their push, as they move: then they are always numbered, and have no order."""
 
+    has_trees: ClassVar[bool] = False
+    """Whether messages are handed on in trees, which a ``fanout`` shapes."""
+
     def __init__(self, layout: Layout) -> None: ...
 
+    def submit(self, part: Slice) -> None:
+        """Let rows in that arrive together."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until nothing moves any more."""
+        ...
+
+    def poll(self) -> list[pa.Table]:
+        """Return the pairs that have been found, and were not returned yet."""
+        ...
+
     def push(self, part: Slice) -> list[pa.Table]:
-        """Join a slice; return the pairs found."""
+        """Join rows that arrive together; return the pairs found."""
+        self.submit(part)
+        self.settle()
+        return self.poll()
+
+    def complete(self) -> dict[StreamName, int]:
+        """Return how many of the rows let in, of each side, have met all that came before them.
+
+        The pairs that they have found with these have been released: they were polled, or the next poll gives them.
+        Asked for only where results have an order.
+        """
         ...
 
     def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
-        """Drop rows that lie before these places, in whole steps; return the rows that have left."""
+        """Drop what lies before these places when all rows let in so far have met.
+
+        Return what has left now; where rows are on their way cores may drop theirs later, without a word.
+        """
         return expire({side: self.windows(side) for side in before}, before)
 
     def owed(self) -> list[pa.Table]:

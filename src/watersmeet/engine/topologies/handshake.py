@@ -47,7 +47,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
-from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology, drained
 from watersmeet.engine.topologies.stretch import Stretch, extent_of_numbers, from_number
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -101,7 +101,7 @@ def _joined(first: Message, second: Message) -> Message | None:
 class HandshakeCore:
     """One core of the chain (figure 7; the comments give its lines)."""
 
-    def __init__(self, layout: Layout, number: int, weight: float) -> None:
+    def __init__(self, layout: Layout, number: int, weight: float, found: deque[pa.Table]) -> None:
         self._layout = layout
         self._number = number
         self.weight = weight
@@ -114,8 +114,8 @@ class HandshakeCore:
         self._alive: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
         self.restored_before = 0
         """Rows with smaller numbers were restored."""
-        self.found: list[pa.Table] = []
-        self.departed: dict[StreamName, list[Departed]] = {side: [] for side in OTHER_SIDE}
+        self.found = found
+        self.departed: dict[StreamName, deque[Departed]] = {side: deque() for side in OTHER_SIDE}
         """Rows that have expired at the end of the chain."""
 
     def handle(self, _: int, message: Message) -> None:
@@ -202,7 +202,10 @@ class Handshake(Topology):
     def __init__(self, layout: Layout, *, weights: Sequence[float] | None = None) -> None:
         self._layout = layout
         weights = [1.0] * layout.cores if weights is None else weights
-        self._cores = [HandshakeCore(layout, number, weight / sum(weights)) for number, weight in enumerate(weights)]
+        self._found: deque[pa.Table] = deque()
+        self._cores = [
+            HandshakeCore(layout, number, weight / sum(weights), self._found) for number, weight in enumerate(weights)
+        ]
         self._crew = Crew()
         inboxes = [
             self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, capacity=UNACKNOWLEDGED, joined=_joined)
@@ -215,51 +218,45 @@ class Handshake(Topology):
         self._alive: dict[StreamName, _Alive] = {side: _Alive() for side in OTHER_SIDE}
         self._loaded: dict[StreamName, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
 
-    def push(self, part: Slice) -> list[pa.Table]:
-        """Let the blocks of both streams enter at their ends, and wait until nothing moves."""
+    def submit(self, part: Slice) -> None:
+        """Let the blocks of both streams enter at their ends."""
         self._place_loaded()
-        block_rows, moved = self._layout.block_rows, False
+        block_rows = self._layout.block_rows
         for pair in zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows)):
             for block in pair:
                 if block is not None:
                     alive = self._alive[block.side].enter(block)
                     self._entry[block.side].put(Rows((block,), alive), LANE[block.side])
-                    moved = True
-        if moved:
-            self._crew.wait_until_quiet()
-        return self._handed_over()
+
+    def settle(self) -> None:
+        """Wait until nothing moves."""
+        self._crew.wait_until_quiet()
+
+    def poll(self) -> list[pa.Table]:
+        """Return the pairs of rows that have met."""
+        self._crew.check()
+        return drained(self._found)
+
+    def complete(self) -> dict[StreamName, int]:
+        """Return that no row is known to have met all before it: it goes on meeting some until it has left."""
+        return dict.fromkeys(OTHER_SIDE, 0)
 
     def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
-        """Tell all cores what has expired; rows leave at the end of the chain. Pairs of rows that move are kept."""
+        """Tell all cores what has expired, behind the rows that were let in. Rows leave at the end of the chain."""
         self._place_loaded()
-        told = False
         for side, place in before.items():
             if place is not None and self._alive[side].expire(place):
                 expiry = Expiry(side, place, self._alive[side].rows)
                 self._entry[OTHER_SIDE[side]].put(expiry, LANE[OTHER_SIDE[side]])
-                told = True
-        if told:
-            self._crew.wait_until_quiet()
-        departed: dict[StreamName, list[Departed]] = {side: [] for side in before}
-        for core in self._cores:
-            for side, left in core.departed.items():
-                departed[side] += left
-                left.clear()
-        return departed
-
-    def _handed_over(self) -> list[pa.Table]:
-        found = [table for core in self._cores for table in core.found]
-        for core in self._cores:
-            core.found = []
-        return found
+        return {side: [part for core in self._cores for part in drained(core.departed[side])] for side in before}
 
     def owed(self) -> list[pa.Table]:
         """Return the pairs of rows that have not met yet, left rows to the left of right ones.
 
         The result also has the pairs found since the last push.
         """
-        self._place_loaded()
-        owed = [table for core in self._cores for table in core.found]
+        self._come_to_rest()
+        owed = list(self._found)
         for number, core in enumerate(self._cores):
             for further in self._cores[number + 1 :]:
                 for block in core.stretches["left"].blocks:
@@ -268,12 +265,12 @@ class Handshake(Topology):
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the windows that index a side's rows on all cores."""
-        self._place_loaded()
+        self._come_to_rest()
         return [window for core in self._cores for window in core.stretches[side].windows]
 
     def save(self, side: StreamName) -> list[SavedSegment]:
         """Return a side's rows, those nearest to the end of the chain first."""
-        self._place_loaded()
+        self._come_to_rest()
         blocks = [block for core in self._way_back(side) for block in core.stretches[side].blocks]
         return [(block.rows, None if block.arrival is None else block.arrival.sequence) for block in blocks]
 
@@ -284,6 +281,11 @@ class Handshake(Topology):
     def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Keep saved rows; they are spread over the chain when all have been loaded."""
         self._loaded[side].append((rows, sequence))
+
+    def _come_to_rest(self) -> None:
+        """Wait until nothing moves, before somebody looks at what is stored."""
+        self._crew.rest()
+        self._place_loaded()
 
     def _place_loaded(self) -> None:
         """Spread restored rows over the chain, the oldest nearest to the end where they leave."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pyarrow as pa
-
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.topologies.whole_windows import WholeWindows
 
@@ -21,9 +19,10 @@ class Kang(WholeWindows):
 
     keeps_order: ClassVar[bool] = False
 
-    def push(self, part: Slice) -> list[pa.Table]:
-        """Probe and insert."""
-        return [table for tables in self.in_portions(part, None) for table in tables]
+    def submit(self, part: Slice) -> None:
+        """Probe and insert: no other thread could."""
+        for tables in self.in_portions(part, None):
+            self._found.extend(tables)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -12,14 +12,16 @@ passed.
 
 Rows become old together, an *epoch* at a time: when all rows that entered have passed all cores, each core is told so
 and moves its fresh rows to its windows. An epoch has a bounded number of blocks, and so of messages. So a core never
-waits to send, and no two cores can wait for each other.
+waits to send, and no two cores can wait for each other. The end of an epoch also tells
+what has expired.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -28,9 +30,10 @@ from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks, share_of
-from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology, drained
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
 
@@ -52,7 +55,9 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """All rows that entered have passed all cores."""
+    """All rows that entered have passed all cores; rows before these places have expired."""
+
+    before: Bounds
 
 
 Message = Fresh | EpochEnd
@@ -69,12 +74,12 @@ def _joined(first: Message, second: Message) -> Message | None:
 class LowLatencyCore:
     """One core of the chain."""
 
-    def __init__(self, layout: Layout, number: int) -> None:
+    def __init__(self, layout: Layout, number: int, found: deque[pa.Table]) -> None:
         self._layout = layout
         self._number = number
         self.windows: dict[StreamName, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
         self.next: dict[StreamName, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
-        self.found: list[pa.Table] = []
+        self.found = found
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
@@ -85,8 +90,9 @@ class LowLatencyCore:
     def handle(self, _: int, message: Message) -> None:
         """Process a message."""
         match message:
-            case EpochEnd():
+            case EpochEnd(before):
                 self._end_epoch()
+                expire({side: [self.windows[side]] for side in before}, before)
             case Fresh(batch, counted):
                 neighbour = self.next[batch.side]
                 if neighbour is not None:
@@ -133,7 +139,8 @@ class LowLatencyHandshake(Topology):
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._cores = [LowLatencyCore(layout, number) for number in range(layout.cores)]
+        self._found: deque[pa.Table] = deque()
+        self._cores = [LowLatencyCore(layout, number, self._found) for number in range(layout.cores)]
         self._crew = Crew()
         self._inboxes: list[Inbox[Message]] = [
             self._crew.hire(f"watersmeet core {number}", core.handle, lanes=2, joined=_joined)
@@ -143,32 +150,69 @@ class LowLatencyHandshake(Topology):
             core.next["left"] = self._inboxes[number + 1] if number + 1 < layout.cores else None
             core.next["right"] = self._inboxes[number - 1] if number else None
         self._counted: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._complete = dict(self._counted)
+        self._fresh = 0  # pairs of blocks that have entered since the last epoch
+        self._before: Bounds = {}
+        self._released: deque[pa.Table] = deque()
 
-    def push(self, part: Slice) -> list[pa.Table]:
-        """Send the blocks of both streams through the chain, an epoch at a time."""
+    def submit(self, part: Slice) -> None:
+        """Let the blocks of both streams enter, an epoch at a time; a new one begins where not all blocks fit in."""
         block_rows = self._layout.block_rows
-        pairs = zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows))
-        epoch = list(islice(pairs, EPOCH_BLOCKS))
-        while epoch:
-            for block in (block for pair in epoch for block in pair if block is not None):
-                entry = self._inboxes[0 if block.side == "left" else -1]
-                entry.put_at_once(Fresh(block, self._counted[block.side]), LANE[block.side])
-                self._counted[block.side] += len(block)
-            epoch = list(islice(pairs, EPOCH_BLOCKS))
-            self._tell_all(EpochEnd())
-        found = [table for core in self._cores for table in core.found]
-        for core in self._cores:
-            core.found = []
-        return found
+        blocks = -(-max(len(part.left), len(part.right)) // block_rows)
+        if self._fresh and self._fresh + blocks > EPOCH_BLOCKS:
+            self._end_epoch()
+        for pair in zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows)):
+            if self._fresh == EPOCH_BLOCKS:
+                self._let_grow_old()
+            self._fresh += 1
+            for block in pair:
+                if block is not None:
+                    entry = self._inboxes[0 if block.side == "left" else -1]
+                    entry.put_at_once(Fresh(block, self._counted[block.side]), LANE[block.side])
+                    self._counted[block.side] += len(block)
 
-    def _tell_all(self, message: Message) -> None:
+    def _end_epoch(self) -> None:
+        """End an epoch between two slices: all that has been found comes before what is to come, in any order."""
+        self._let_grow_old()
+        self._released.extend(drained(self._found))
+        self._complete = dict(self._counted)
+
+    def _let_grow_old(self) -> None:
+        """Wait until all rows have passed all cores, let them grow old, and drop what has expired by now."""
         self._crew.wait_until_quiet()
         for inbox in self._inboxes:
-            inbox.put_at_once(message)
+            inbox.put_at_once(EpochEnd(self._before))
         self._crew.wait_until_quiet()
+        self._fresh = 0
+
+    def settle(self) -> None:
+        """Wait until nothing moves and no row is fresh."""
+        if self._fresh:
+            self._end_epoch()
+        self._crew.check()
+
+    def poll(self) -> list[pa.Table]:
+        """Return what has been found: if results have an order, by slices whose rows are no longer fresh."""
+        self._crew.check()
+        if self._layout.order is None:
+            return drained(self._released) + drained(self._found)
+        if self._fresh and self._crew.is_quiet:
+            self._end_epoch()
+        return drained(self._released)
+
+    def complete(self) -> dict[StreamName, int]:
+        """Return how many rows are no longer fresh."""
+        return dict(self._complete)
+
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
+        """Drop what has expired: now, or with the end of the epoch."""
+        self._before = before
+        return {side: [] for side in before} if self._fresh else super().expire(before)
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return all cores' windows of a side."""
+        if self._fresh and not self._crew.stopped:
+            self._end_epoch()
         return [core.windows[side] for core in self._cores]
 
     def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:

@@ -19,6 +19,9 @@ window. So a pair of two new rows is found once, by the right row. One of two wo
 probe with the right one, while the other probes with the left batch and then inserts the right one: that is the same
 work for both. Pairs may be gathered while their rows' window grows: a match refers to the memory in which it found its
 rows, and that never changes. Results in portions (``pushes``) are found in the caller's thread alone.
+
+*Submitted slices.* A manager in a thread of its own carries out the slices that are submitted, one after the other.
+A pushed slice is carried out by the caller, who waits for it anyway. On one core submitting a slice is joining it.
 """
 
 from __future__ import annotations
@@ -34,16 +37,20 @@ import pyarrow as pa
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored
-from watersmeet.engine.threads import Crew
+from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.whole_windows import WholeWindows
+from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import STRUCTURES
 from watersmeet.window.batch import KeyedBatch
+from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
 
 __all__ = ["PanJoin"]
 
+MOST_SLICES: Final = 4
+"""Slices that may wait for the manager before its caller does."""
 LEAST_PROBES: Final = 2048
 """With fewer rows waking a thread does not pay, unless they scan."""
 LEAST_STRETCH: Final = 1 << 14
@@ -148,16 +155,64 @@ class PanJoin(WholeWindows):
         self._least_stretch = self._least_probes if scans or verifies else LEAST_STRETCH
         self._most_stretches = layout.cores if scans or verifies else MOST_STRETCHES
         self._crew = Crew()
+        self._beside = Crew()
+        self._manager: Inbox[Slice | Bounds] = self._beside.hire(
+            "watersmeet manager", self._manage, capacity=MOST_SLICES
+        )
         self._workers = [
             self._crew.hire(f"watersmeet worker {number}", _take_part) for number in range(1, layout.cores)
         ]
 
+    def submit(self, part: Slice) -> None:
+        """Carry out one batch of each stream: beside the caller where there are workers."""
+        if self._workers:
+            self._manager.put(part)
+        else:
+            self._found.extend(self._carried_out(part))
+
     def push(self, part: Slice) -> list[pa.Table]:
-        """Carry out one batch of each stream."""
+        """Carry it out in the caller's thread, when those before it are done, and return the pairs."""
+        self.settle()
+        self._found.extend(self._carried_out(part))
+        return self.poll()
+
+    def _manage(self, _: int, message: Slice | Bounds) -> None:
+        """Take the caller's place."""
+        if isinstance(message, Slice):
+            self._found.extend(self._carried_out(message))
+        else:
+            self._drop(message)
+
+    def settle(self) -> None:
+        """Wait until all that was submitted has been carried out."""
+        self._beside.wait_until_quiet()
+
+    def poll(self) -> list[pa.Table]:
+        """Return what has been found, slice by slice."""
+        self._beside.check()
+        return super().poll()
+
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
+        """Drop what has expired, when the slices before have been carried out."""
+        if self._beside.is_quiet:
+            return self._drop(before)
+        self._manager.put(before)
+        return {side: [] for side in before}
+
+    def _drop(self, before: Bounds) -> dict[StreamName, list[Departed]]:
+        return expire({side: [self._windows[side]] for side in before}, before)
+
+    def windows(self, side: StreamName) -> Sequence[StreamWindow]:
+        """Return the one window of a side."""
+        self._beside.rest()
+        return super().windows(side)
+
+    def _carried_out(self, part: Slice) -> list[pa.Table]:
         left, right = part.left, part.right
         most = self._stretches(len(left), len(right))
         stretches = self._cut(left, most), self._cut(right, most)
         self._process(self._commands(left, right, *stretches), sum(map(len, stretches)), max(len(left), len(right)))
+        self._have_met(part)
         return [table for some in stretches for stretch in some for table in stretch.pairs(self._layout)]
 
     def _commands(
@@ -218,5 +273,6 @@ class PanJoin(WholeWindows):
             self._crew.wait_until_quiet()
 
     def close(self) -> None:
-        """Stop the workers."""
+        """Stop the manager and the workers."""
+        self._beside.close()
         self._crew.close()

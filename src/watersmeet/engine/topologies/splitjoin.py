@@ -1,149 +1,156 @@
 """SplitJoin: storing and processing are split, and neither needs a coordinator.
 
-*Distribution* (sections 4.2, 4.3). Blocks of both streams go to every core in the order of arrival, down a tree whose
-inner nodes are threads that pass messages on. A core processes all rows and stores some: it counts the rows of each
-stream, and stores those whose number is its own modulo the number of cores.
+*Distribution* (sections 4.2, 4.3). Blocks of both streams go, in their order of arrival, to every core: down a tree
+whose inner nodes are threads that pass messages on. A core processes all rows and stores some: it counts the rows of
+each stream, and those whose number is its own modulo the number of cores are its.
 
-*Join core* (algorithm 2). The left region stores left rows, and right rows probe it; the right region is the opposite.
-Expiry (section 4.4) is local: each core drops rows of its own regions, and no messages are needed. Between two pushes
-the driver gives the bounds.
+*Join core* (algorithm 2). The left region stores left rows and is probed by right ones, the right region the other way
+round. Just before a region is probed the core drops what no row to come can meet there (section 4.4). It knows by
+itself, from the rows it has seen: by their arrival numbers, or by their timestamps less the lateness. The driver's
+bound is not asked for; that a part has ended is what is heard of it.
 
-*Gathering* (section 5). A core punctuates its results with stars: after a number of probing rows, and within one
-probing row after a number of stored rows. Mergers combine the results of all cores between the same two stars, two
-cores at a time, and pass one star on. With a star after every probing row results are in outer order, with a star after
-every stored row also in inner order. With fewer stars results are out of order only between two of them. A star is a
-mark that all results before it share, so merging is a stable sort by marks.
+*Gathering* (section 5). A core puts stars between its results, and a tree of mergers puts those of all cores in order
+by them, releasing as it goes: see :mod:`watersmeet.engine.topologies.punctuation` and
+:mod:`watersmeet.engine.topologies.gathering`. Without an order there are no stars and no mergers: results are released
+where they are found.
 
-Departures. Messages are blocks, so a core marks the results of a block together. Stars count arrivals, not comparisons,
-because an index makes few comparisons. A merger works when the block has been processed, in the caller's thread.
+Rows flow: ``submit`` returns when the blocks are on their way, and waits only where a lane is full.
+
+Departures. Messages are blocks, so a core looks at a block of rows at once, and processes before it stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.row_numbers import pair_numbers
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_in_order_of_arrival, blocks_of, joined_blocks, share_of
-from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology, drained
+from watersmeet.engine.topologies.gathering import Combiner, gathering_tree
+from watersmeet.engine.topologies.punctuation import Run, punctuated
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.window import CountWindow
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.expiry import Bounds, Departed, Seen
 from watersmeet.window.plan import OTHER_SIDE
-from watersmeet.window.stream_window import StreamWindow
+from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Punctuation", "SplitJoin", "merge_marked"]
-
-
-FANOUT: Final = 8
-FAN_IN: Final = 2
-
-
-@dataclass(frozen=True)
-class Punctuation:
-    """How often a core sets a star: after every ``rows`` arrivals of probing rows, and ``stored`` of stored rows.
-
-    Two results may be out of order only if their probing rows arrived fewer than ``rows`` apart, or if they have the
-    same probing row and their stored rows arrived fewer than ``stored`` apart (None: any number apart).
-    """
-
-    rows: int = 1
-    stored: int | None = None
+__all__ = ["JoinCore", "SplitJoin"]
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """Results with the marks of their stars, ascending."""
-
-    pairs: pa.Table
-    outer: Int64s
-    inner: Int64s
-
-
-@dataclass(frozen=True, slots=True)
-class _NumberedBlock:
-    """A block of one stream, and its number among those of its push."""
+class _Block:
+    """A block of one stream: the turn of its first row among those of both streams, and the part it came with."""
 
     batch: KeyedBatch
-    number: int
+    turn: int
+    part: int
 
 
 class JoinCore:
     """One join core: its regions of both windows."""
 
-    def __init__(self, layout: Layout, number: int, punctuation: Punctuation | None) -> None:
+    hand_on: Callable[[Run], None]
+
+    def __init__(self, layout: Layout, number: int, released: deque[pa.Table]) -> None:
         self.number = number
         self.windows: dict[StreamName, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
         self._layout = layout
-        self._punctuation = punctuation
+        self._released = released
         self._counted: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
-        self._found: list[pa.Table] = []
-        self._marked: dict[int, Marked] = {}
+        self.seen = Seen(layout.plan)
+        self._part = 0
+        window = layout.plan.window
+        self._in_turn = isinstance(window, CountWindow) and (window.order_by is None or layout.order is not None)
 
-    def handle(self, _: int, block: _NumberedBlock) -> None:
-        """Process a block and store this core's rows of it (algorithm 2)."""
+    def handle(self, _: int, block: _Block) -> None:
+        """Expire, process, store (algorithm 2)."""
         batch = block.batch
-        other = self.windows[OTHER_SIDE[batch.side]]
-        for pairs in self._layout.gather(batch, list(other.probe(batch))):
-            if self._punctuation is None:
-                self._found.append(pairs)
-            else:
-                self._marked[block.number] = _punctuate(pairs, batch.side, self._punctuation)
+        self._expire(block)
+        matches = list(self.windows[OTHER_SIDE[batch.side]].probe(batch))
+        tables = self._layout.gather(batch, matches)
+        if self._layout.order is None:
+            self._released.extend(tables)
+        else:
+            self.hand_on(self.punctuated(block, matches, tables))
         self._store(batch)
 
+    def punctuated(self, block: _Block, matches: list[Match], tables: list[pa.Table]) -> Run:
+        """Put stars between what a block found."""
+        assert self._layout.order is not None
+        return punctuated(block.batch, block.turn, matches, tables, self._layout.order)
+
+    def _expire(self, block: _Block) -> None:
+        """Drop what no row from this block on can meet (algorithm 4)."""
+        batch = block.batch
+        expiring = [OTHER_SIDE[batch.side]]
+        if block.part != self._part:
+            self._part = block.part
+            self.seen.begin()
+            expiring = list(OTHER_SIDE)
+        if self._in_turn:
+            assert batch.arrival is not None
+            self.seen.meet(OTHER_SIDE[batch.side], int(batch.arrival.seen[0]))
+        for side in expiring:
+            self.drop(side, self.seen.before[side])
+        self.seen.see(batch.side, batch.place().high)
+
+    def drop(self, side: StreamName, before: int | None) -> list[Departed]:
+        """Drop a region's rows before a place; return what has left."""
+        return [] if before is None else self.windows[side].expire(before)
+
     def _store(self, batch: KeyedBatch) -> None:
-        """Store this core's rows of a batch."""
+        """Store the rows whose turn it is."""
         mine = share_of(batch, self._counted[batch.side], self.number, self._layout.cores)
         self._counted[batch.side] += len(batch)
         if len(mine):
             self.windows[batch.side].insert(mine, self.windows[OTHER_SIDE[batch.side]])
 
     def load(self, saved: KeyedBatch) -> None:
-        """Store this core's rows of saved ones."""
+        """Store this core's part of saved rows."""
         mine = share_of(saved, self._counted[saved.side], self.number, self._layout.cores)
         self._counted[saved.side] += len(saved)
+        self.seen.see(saved.side, saved.place().high)
         if len(mine):
             self.windows[saved.side].load(mine.rows, None if mine.arrival is None else mine.arrival.sequence)
 
-    def handed_over(self) -> list[pa.Table]:
-        """Return the pairs found since the last call."""
-        found, self._found = self._found, []
-        return found
-
-    def punctuated_results(self) -> dict[int, Marked]:
-        """Return the results found since the last call, by the number of the block that found them."""
-        marked, self._marked = self._marked, {}
-        return marked
-
 
 class SplitJoin(Topology):
-    """The distribution tree, the join cores and the mergers."""
+    """The distribution tree, the join cores and the gathering tree."""
 
     keeps_order: ClassVar[bool] = True
+    has_trees: ClassVar[bool] = True
 
-    def __init__(self, layout: Layout, *, fanout: int = FANOUT, punctuation: Punctuation | None = None) -> None:
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        if punctuation is None and layout.order is not None:
-            punctuation = Punctuation(1, 1 if layout.order == "inner" else None)
         self._crew = Crew()
-        self._cores = [JoinCore(layout, number, punctuation) for number in range(layout.cores)]
+        self._released: deque[pa.Table] = deque()
+        self._combiner = Combiner()
+        self._cores = [JoinCore(layout, number, self._released) for number in range(layout.cores)]
         self._roots = self._distribution_tree(
             [
                 self._crew.hire(f"watersmeet core {core.number}", core.handle, joined=self._joined)
                 for core in self._cores
-            ],
-            fanout,
+            ]
         )
+        if layout.order is not None:
+            gathering_tree(self._crew, self._cores, layout.fanout, self._combiner)
+        self._part = 1
+        self._turn = 0
+        self._entered: deque[tuple[StreamName, int, int]] = deque()  # of blocks under way: side, turn, rows
+        self._complete: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
 
-    def _distribution_tree(self, leaves: list[Inbox[_NumberedBlock]], fanout: int) -> list[Inbox[_NumberedBlock]]:
-        """Return the inboxes that the caller sends to: those of the cores, or of the distributors above them."""
+    def _distribution_tree(self, leaves: list[Inbox[_Block]]) -> list[Inbox[_Block]]:
+        """Return the inboxes that the caller feeds: the cores', or those of the distributors above them."""
+        fanout = self._layout.fanout
         while len(leaves) > fanout:
             groups = [leaves[begin : begin + fanout] for begin in range(0, len(leaves), fanout)]
             leaves = [
@@ -152,37 +159,72 @@ class SplitJoin(Topology):
             ]
         return leaves
 
-    def _joined(self, first: _NumberedBlock, second: _NumberedBlock) -> _NumberedBlock | None:
-        """Return two blocks of a push as one, or None: if results are ordered, each block keeps its own number."""
-        batch = joined_blocks([first.batch, second.batch]) if self._layout.order is None else None
-        return None if batch is None else _NumberedBlock(batch, first.number)
+    def _joined(self, first: _Block, second: _Block) -> _Block | None:
+        """Return two blocks that follow each other as one.
 
-    def push(self, part: Slice) -> list[pa.Table]:
-        """Distribute the blocks of a slice, wait for all cores, and merge their results."""
-        block_rows, ordered = self._layout.block_rows, self._layout.order is not None
-        blocks = (
-            blocks_in_order_of_arrival(part, block_rows)
-            if ordered
-            else (block for batch in (part.left, part.right) for block in blocks_of(batch, block_rows))
-        )
-        number = 0
-        for number, batch in enumerate(blocks, 1):
-            _distribute(self._roots, 0, _NumberedBlock(batch, number))
-        if number:
-            self._crew.wait_until_quiet()
-        return self._gathered(number) if ordered else [table for core in self._cores for table in core.handed_over()]
+        Where rows of one star are ordered too, as they are where its rows are more than one, all cores must have cut
+        the rows alike: a message ends with a star.
+        """
+        order = self._layout.order
+        if order is not None and order.rows > 1 and order.comparisons is not None:
+            return None
+        batch = joined_blocks([first.batch, second.batch])
+        return None if batch is None else _Block(batch, first.turn, first.part)
 
-    def _gathered(self, blocks: int) -> list[pa.Table]:
-        found = [core.punctuated_results() for core in self._cores]
-        parts = ([results[number] for results in found if number in results] for number in range(1, blocks + 1))
-        return [merge_marked(results).pairs for results in parts if results]
+    def submit(self, part: Slice) -> None:
+        """Distribute the blocks of a slice."""
+        for batch in self._blocks(part):
+            block = _Block(batch, self._turn, self._part)
+            self._turn += len(batch)
+            if self._layout.order is not None:
+                self._entered.append((batch.side, block.turn, len(batch)))
+            _distribute(self._roots, 0, block)
+
+    def _blocks(self, part: Slice) -> Iterator[KeyedBatch]:
+        block_rows = self._layout.block_rows
+        if self._layout.order is not None:
+            return blocks_in_order_of_arrival(part, block_rows)
+        return (block for batch in (part.left, part.right) for block in blocks_of(batch, block_rows))
+
+    def settle(self) -> None:
+        """Wait until all cores and mergers are done."""
+        self._crew.wait_until_quiet()
+
+    def poll(self) -> list[pa.Table]:
+        """Return what has been released, in the order asked for."""
+        self._crew.check()
+        self._forget_complete()
+        return self._combiner.taken() + drained(self._released)
+
+    def complete(self) -> dict[StreamName, int]:
+        """Return how many rows of each stream have met all before them, by the stars of its results."""
+        self._forget_complete()
+        counted = dict(self._complete)
+        for side, turn, rows in self._entered:
+            counted[side] += min(rows, max(0, self._combiner.complete[side] + 1 - turn))
+        return counted
+
+    def _forget_complete(self) -> None:
+        """Leave out the blocks all of whose results have been released."""
+        while self._entered:
+            side, turn, rows = self._entered[0]
+            if self._combiner.complete[side] < turn + rows - 1:
+                return
+            self._complete[side] += rows
+            self._entered.popleft()
+
+    def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
+        """Take note that a part has ended: every core knows by itself what has expired."""
+        self._part += 1
+        return {side: [] for side in before}
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return all cores' windows of a side."""
+        self._crew.rest()
         return [core.windows[side] for core in self._cores]
 
     def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
-        """Spread saved rows over the cores."""
+        """Share saved rows out."""
         arrival = None if sequence is None else Arrival(sequence, sequence)
         for core in self._cores:
             core.load(KeyedBatch(self._layout.plan, side, rows, arrival))
@@ -192,40 +234,7 @@ class SplitJoin(Topology):
         self._crew.close()
 
 
-def _distribute(children: list[Inbox[_NumberedBlock]], _: int, block: _NumberedBlock) -> None:
+def _distribute(children: list[Inbox[_Block]], _: int, block: _Block) -> None:
     """Pass a block on (algorithm 1)."""
     for child in children:
         child.put(block)
-
-
-def _punctuate(pairs: pa.Table, probing: StreamName, stars: Punctuation) -> Marked:
-    """Mark results with their stars."""
-    numbers = pair_numbers(pairs)
-    outer = numbers[probing] // stars.rows
-    found = numbers[OTHER_SIDE[probing]]
-    inner = np.zeros(len(found), np.int64) if stars.stored is None else found // stars.stored
-    return _sorted(Marked(pairs, outer, inner))
-
-
-def merge_marked(parts: Sequence[Marked]) -> Marked:
-    """Merge the results of several cores, star by star (algorithm 5)."""
-    while len(parts) > 1:
-        parts = [_merged(parts[begin : begin + FAN_IN]) for begin in range(0, len(parts), FAN_IN)]
-    return parts[0]
-
-
-def _merged(parts: Sequence[Marked]) -> Marked:
-    if len(parts) == 1:
-        return parts[0]
-    return _sorted(
-        Marked(
-            pa.concat_tables([part.pairs for part in parts]),
-            np.concatenate([part.outer for part in parts]),
-            np.concatenate([part.inner for part in parts]),
-        )
-    )
-
-
-def _sorted(marked: Marked) -> Marked:
-    order = np.lexsort((marked.inner, marked.outer))
-    return Marked(marked.pairs.take(pa.array(order)), marked.outer[order], marked.inner[order])

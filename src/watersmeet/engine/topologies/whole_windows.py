@@ -12,6 +12,7 @@ probing costs at most a few times more.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -22,9 +23,9 @@ from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import pairs_at_once
 from watersmeet.engine.row_numbers import numbers_of
-from watersmeet.engine.topologies.contract import Layout, Topology
+from watersmeet.engine.topologies.contract import Layout, Topology, drained
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.options import Order
+from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -43,6 +44,24 @@ class WholeWindows(Topology):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._windows: dict[StreamName, StreamWindow] = {side: StreamWindow(layout.plan, side) for side in OTHER_SIDE}
+        self._found: deque[pa.Table] = deque()
+        self._met: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
+
+    def settle(self) -> None:
+        """Nothing moves."""
+
+    def poll(self) -> list[pa.Table]:
+        """Return what has been found, slice by slice."""
+        return drained(self._found)
+
+    def complete(self) -> dict[StreamName, int]:
+        """Return how many rows have met."""
+        return dict(self._met)
+
+    def _have_met(self, part: Slice) -> None:
+        """Take note that a slice's pairs have been found."""
+        for batch in (part.left, part.right):
+            self._met[batch.side] += len(batch)
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the one window of a side."""
@@ -52,9 +71,10 @@ class WholeWindows(Topology):
         """Add a segment of saved rows."""
         self._windows[side].load(rows, sequence)
 
-    def in_portions(self, part: Slice, order: Order | None) -> Iterator[list[pa.Table]]:
+    def in_portions(self, part: Slice, order: Relaxed | None) -> Iterator[list[pa.Table]]:
         """Join a slice; yield the pairs a table at a time."""
-        return self._as_found(part) if order is None else self._by_arrival(part)
+        yield from self._as_found(part) if order is None else self._by_arrival(part)
+        self._have_met(part)
 
     def _as_found(self, part: Slice) -> Iterator[list[pa.Table]]:
         """Let each batch probe, and then insert it; yield the pairs a table at a time."""
