@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import watersmeet as wm
@@ -49,6 +49,7 @@ def no_thread_left() -> Iterator[None]:
     block_rows=st.sampled_from([1, 5, 100]),
     batch_rows=st.sampled_from([None, None, 20]),
 )
+@example(seed=0, window="count", order=None, cores=1, block_rows=1, batch_rows=20)
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_oracle_each_pair_once_whatever_is_asked_for_between(
     topology: str, seed: int, window: str, order: Any, cores: int, block_rows: int, batch_rows: int | None
@@ -132,7 +133,8 @@ def test_pairs_are_there_to_be_polled_when_rows_have_met(topology: str) -> None:
         assert join.metrics.pairs == 100
 
 
-def poll_until_it_raises(join: wm.StreamJoin) -> None:
+def flow_until_it_raises(join: wm.StreamJoin) -> None:
+    join.submit(left=rows(0, 10), right=rows(0, 10))
     for _ in range(1000):
         time.sleep(0.01)
         assert join.poll().num_rows == 0
@@ -145,9 +147,8 @@ def test_an_error_in_a_core_is_raised_by_the_next_call(topology: str, monkeypatc
 
     monkeypatch.setattr(StreamWindow, "probe", fail)
     join = join_of("left.x = right.x", WINDOWS["time"], topology=topology, cores=2)
-    join.submit(left=rows(0, 10), right=rows(0, 10))
     with pytest.raises(MemoryError, match="10 rows"):
-        poll_until_it_raises(join)
+        flow_until_it_raises(join)
     for call in (join.submit, join.poll, join.finish, join.snapshot):
         with pytest.raises(wm.SpecificationError, match="after a push that failed"):
             call()

@@ -65,9 +65,7 @@ class Seen:
 
     def see(self, stream: StreamName, place: int) -> None:
         """Take note of rows of the present part: the latest of them has this timestamp or arrival number."""
-        self._reach(stream, place + (self._streams.lateness is None))  # with row number 6 a stream has come to 7
-
-    def _reach(self, stream: StreamName, place: int) -> None:
+        place += self._streams.lateness is None  # with row number 6 a stream has come to 7
         known = self._reached[stream]
         self._reached[stream] = place if known is None else max(known, place)
 
@@ -81,8 +79,10 @@ class Seen:
 
     def meet(self, stream: StreamName, number: int) -> None:
         """Take note, in a count window, that ``stream`` had come to ``number`` before any row to come arrives."""
-        self._reach(stream, number)
-        self.before = {**self.before, **expired_before(self._streams, {stream: self._reached[stream]})}
+        (place,) = expired_before(self._streams, {stream: number}).values()
+        known = self.before[stream]
+        assert place is not None, "the stream has begun"
+        self.before = {**self.before, stream: place if known is None else max(place, known)}
 
 
 def expire(holders: Mapping[StreamName, Iterable[Holder]], before: Bounds) -> dict[StreamName, list[Departed]]:
