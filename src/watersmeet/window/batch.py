@@ -204,11 +204,13 @@ class KeyedBatch:
 
     def _once(self, kept: dict[What, Computed], what: What, compute: Callable[[], Computed]) -> Computed:
         """Return what is kept, or compute it and keep it."""
-        if what not in kept:
-            with self._computing:
-                if what not in kept:
-                    kept[what] = compute()
-        return kept[what]
+        known = kept.get(what)
+        if known is not None:
+            return known
+        with self._computing:
+            if what not in kept:
+                kept[what] = compute()
+            return kept[what]
 
     def _find_ranges(self, axis: int, borders: Borders) -> list[KeyRange]:
         return row_ranges(self.plan.every_axis[axis], self.side, self.key(axis, borders))
