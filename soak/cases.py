@@ -104,8 +104,7 @@ def draw_case(seed: int) -> Case:
     else:
         options |= {"strategy": dice.pick(STRATEGIES), "stash_rows": dice.pick([1, 3, 9, 1 << 20])}
     for _ in range(dice.pick([0, 1, 1, 2])):
-        ordered = options.get("order") is not None
-        topology = dice.pick([name for name in TOPOLOGIES if not ordered or name != "handshake"])
+        topology = dice.pick(TOPOLOGIES)
         restarts[dice.number(0, count)] = (
             {"topology": topology, "cores": dice.number(1, 3)} if pair and dice.chance(0.7) else {}
         )
@@ -115,7 +114,7 @@ def draw_case(seed: int) -> Case:
 def _pair_options(dice: Dice) -> dict[str, Any]:
     topology = dice.pick(TOPOLOGIES)
     options: dict[str, Any] = {"topology": topology, "block_rows": dice.pick([1, 3, 256])}
-    if topology != "handshake" and dice.chance(0.3):
+    if dice.chance(0.3):
         options["order"] = dice.pick(["outer", "inner"])
     if dice.chance(0.15):
         options["batch_rows"] = dice.pick([2, 9, 40])

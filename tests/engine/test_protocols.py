@@ -173,18 +173,19 @@ def test_splitjoin_that_stores_on_two_cores_finds_pairs_twice(monkeypatch: pytes
 # --- SplitJoin: stars, and expiry by each core ------------------------------------------------------------------------
 
 
-def disorder(order: Any, values: int = 4) -> tuple[int, int]:
+def disorder(order: Any, values: int = 4, topology: str = "splitjoin", polls: int = 1) -> tuple[int, int]:
     """Return how many pairs are missed or found too often, and how many stand behind one that should come later."""
     wrong, behind = 0, 0
     on, window = PREDICATES["band"], WINDOWS["time"]
     for seed in SEEDS:
-        pushes = stream(seed, pushes=3, most_rows=30, values=values)
-        join = join_of(on, window, topology="splitjoin", cores=3, block_rows=8, order=order)
+        pushes = stream(seed, pushes=3 if topology == "splitjoin" else 6, most_rows=30, values=values)
+        join = join_of(on, window, topology=topology, cores=3, block_rows=8, order=order)
         found = []
         with disturbed(seed):
             for left, right in pushes:
                 join.submit(left=left, right=right)
-                found += ids(join.poll())
+                for _ in range(polls):
+                    found += ids(join.poll())
             found += ids(join.finish())
         truth = expected(on, window, pushes)
         wrong += ((truth - Counter(found)) + (Counter(found) - truth)).total()
@@ -202,6 +203,50 @@ def disorder(order: Any, values: int = 4) -> tuple[int, int]:
 @pytest.mark.parametrize("order", ["outer", "inner"])
 def test_stars_keep_results_in_order(order: str) -> None:
     assert disorder(order) == (0, 0)
+
+
+# --- handshake join: punctuations -------------------------------------------------------------------------------------
+
+
+class CountingPunctuationsTooEarly(handshake.HandshakeCore):
+    """Does not let a right punctuation wait for the left blocks that it crosses."""
+
+    def must_arrive(self, side: StreamName) -> int:
+        super().must_arrive(side)
+        return 0
+
+
+class SendingPunctuationsTooEarly(handshake.HandshakeCore):
+    """Sends punctuations on at once: they overtake the blocks that they follow."""
+
+    def _ahead(self, side: StreamName) -> int:
+        super()._ahead(side)
+        return 0
+
+
+def punctuated_disorder(order: str) -> tuple[int, int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handshake, "BLOCKS_PER_PUNCTUATION", 1)
+        return disorder(order, topology="handshake", polls=40)
+
+
+@pytest.mark.parametrize("order", ["outer", "inner"])
+def test_punctuations_keep_results_in_order(order: str) -> None:
+    assert punctuated_disorder(order) == (0, 0)
+
+
+@pytest.mark.parametrize("order", ["outer", "inner"])
+@pytest.mark.parametrize("core", [CountingPunctuationsTooEarly, SendingPunctuationsTooEarly])
+def test_a_punctuation_that_is_too_early_is_found_out(
+    core: type[handshake.HandshakeCore], order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "HandshakeCore", core)
+    wrong, behind = punctuated_disorder(order)
+    assert wrong == 0
+    assert behind > 0
+
+
+# --- SplitJoin: stars and mergers -------------------------------------------------------------------------------------
 
 
 def without_star(run: Run, star: int) -> Run:

@@ -62,11 +62,3 @@ def test_threads_are_as_many_as_a_machine_can_have() -> None:
     with pytest.raises(wm.SpecificationError, match=f"at most {MOST_THREADS}"):
         check_threads(MOST_THREADS + 1)
     check_options(cores=MOST_THREADS + 1)
-
-
-def test_an_order_is_refused_where_rows_meet_later() -> None:
-    with pytest.raises(wm.SpecificationError, match="rows meet long after they arrived"):
-        two(topology="handshake", order="outer")
-    blob = two(order="inner").snapshot()
-    with pytest.raises(wm.SpecificationError, match="order='inner' with topology='handshake'"):
-        wm.StreamJoin.restore(blob, topology="handshake")
