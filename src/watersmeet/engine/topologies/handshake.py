@@ -31,7 +31,8 @@ stream are unacknowledged, and the rest stays in the core's stretch. The caller 
 Departures. Messages are blocks. Blocks that wait one behind the other probe together, and are then stored and
 acknowledged one by one. A core sends blocks on before it probes, so that all cores down the chain work at the same
 time; it may do so at any time, because two blocks that cross always meet once. In a time window too, rows move on by
-their number, not by their age, so a burst spreads over all cores instead of moving as a bubble.
+number, not by age (section 3.6), so a burst spreads over all cores. By age it is a bubble, and the core that it is on
+has several times the work of the others (``benchmarks/experiments/engine/bursts.py``).
 """
 
 from __future__ import annotations
