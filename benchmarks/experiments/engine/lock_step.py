@@ -3,8 +3,8 @@
 Figure 13: windows of a fixed size, more cores, and the cycles that a row takes. Figure 10: segments of a fixed size,
 eight rows, so that windows grow with the cores: then a row takes as many cycles on any number of them, and what the
 paper measures is that the clock hardly falls. The model counts cycles; the formula of appendix A.5 must give the same.
-Clock frequencies are not modelled: the paper measured them, and they, not the cycles, are why its throughput falls again
-beyond 100 cores.
+Clock frequencies are not modelled: the paper measured them, and they, not the cycles, are why its throughput falls
+again beyond 100 cores.
 """
 
 from __future__ import annotations

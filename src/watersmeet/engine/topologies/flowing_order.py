@@ -9,10 +9,10 @@ right punctuation waits, on every core, until the left blocks that were under wa
 Then no pair to come has its later row among them: all pairs found whose later row is one of them are released.
 
 *Delay.* A row has met all before it when the punctuations behind it meet. With equal windows that is when they have
-moved through half of them; with windows of ``a`` and ``b`` rows, after about ``ab / (a + b)`` rows of each stream, or up
-to a segment less, since they meet on whole cores (``benchmarks/experiments/engine/flowing.py``). Punctuations come with
-the end of a push, and within a push every few blocks, so a result may wait for the next one as well. Rows that nothing
-pushes along stand still: the rest comes with ``finish``.
+moved through half of them; with windows of ``a`` and ``b`` rows, after about ``ab / (a + b)`` rows of each stream, or
+up to a segment less, since they meet on whole cores (``benchmarks/experiments/engine/flowing.py``). Punctuations come
+with the end of a push, and within a push every few blocks, so a result may wait for the next one as well. Rows that
+nothing pushes along stand still: the rest comes with ``finish``.
 
 *Cost.* Two messages a punctuation and core. The pairs of a table are put in the order of their later rows once; after
 that a release takes the beginnings of those tables alone that have something to release.
