@@ -36,6 +36,15 @@ def test_a_row_is_complete_when_the_windows_have_moved_far_enough(left: int, rig
         assert latest >= (0 if cores == 1 else late - right / cores)
 
 
+def test_punctuations_are_forgotten_although_nobody_asks_what_is_complete() -> None:
+    options = {"topology": "handshake", "cores": 4, "order": "outer", "block_rows": 1}
+    with join_of("left.x = right.x", wm.count_window(64), **options) as join:
+        for first in range(0, 1024, PUSH):
+            join.push(left=rows(first), right=rows(first))
+        under_way = join._topology._punctuated._under_way  # type: ignore[attr-defined] # those of the chain
+        assert len(under_way) <= 2 * 64
+
+
 def test_what_is_released_ends_with_the_punctuation() -> None:
     schema = numbered_schema(
         pa.schema([("a", "int64")]), pa.schema([("b", "int64")]), pa.schema([("a", "int64"), ("b", "int64")])

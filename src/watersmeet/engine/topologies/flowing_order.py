@@ -144,9 +144,9 @@ class Punctuated:
         for batch in (part.left, part.right):
             self._entered[batch.side] += len(batch)
 
-    def rows(self, complete: int) -> dict[StreamName, int]:
-        """Return how many rows of each stream there are up to the last punctuation that is complete."""
-        while self._under_way and self._under_way[0][0] <= complete:
+    def complete(self, number: int) -> dict[StreamName, int]:
+        """Take note that all rows up to a number have met; return how many of each stream that is, by punctuations."""
+        while self._under_way and self._under_way[0][0] <= number:
             _, self._complete = self._under_way.popleft()
         return dict(self._complete)
 

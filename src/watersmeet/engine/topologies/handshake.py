@@ -284,6 +284,7 @@ class Handshake(Topology):
         if self._layout.order is None:
             return drained(self._found)
         complete = self._all_met()  # asked first: what has met is found
+        self._punctuated.complete(complete)
         self._held_back.add(drained(self._found))
         return self._held_back.release(complete)
 
@@ -293,7 +294,7 @@ class Handshake(Topology):
 
     def complete(self) -> dict[StreamName, int]:
         """Return how many rows of each stream have met all before them, as far as punctuations tell."""
-        return self._punctuated.rows(self._all_met())
+        return self._punctuated.complete(self._all_met())
 
     def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Tell all cores what has expired, behind the rows that were let in. Rows leave at the end of the chain."""
@@ -305,10 +306,7 @@ class Handshake(Topology):
         return {side: [part for core in self._cores for part in drained(core.departed[side])] for side in before}
 
     def owed(self) -> list[pa.Table]:
-        """Return the pairs of rows that have not met yet, left rows to the left of right ones.
-
-        The result also has the pairs found since the last push, and those held back.
-        """
+        """Return the pairs of rows that have not met, left rows to the left of right ones, and what was not polled."""
         self._come_to_rest()
         owed = [*self._held_back.pairs(), *self._found]
         for number, core in enumerate(self._cores):
