@@ -24,7 +24,7 @@ from watersmeet.spec.options import TopologyName
 __all__ = ["EXPERIMENT"]
 
 SEED: Final = 69
-WINDOWS: Final = (1 << 10, 1 << 12, 1 << 14)
+WINDOWS: Final = (1 << 9, 1 << 11, 1 << 13)
 PUSH: Final = 64
 BLOCK: Final = 32
 VALUES: Final = 2000
@@ -143,7 +143,7 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="latency at shares of the highest rate, with outer order and without; count against time windows",
         seed=SEED,
-        shape="the papers' 2-D band, values to 2,000, windows of 1K to 16K rows, two lengths of them at a steady pace",
+        shape="the papers' 2-D band, values to 2,000, windows of 512 to 8K rows, two lengths of them at a steady pace",
         expected="order costs splitjoin little; handshake's pairs come a part of the window late, more so in order",
     ),
     run,

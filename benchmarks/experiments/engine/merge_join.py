@@ -66,6 +66,8 @@ def merge_blocks(  # noqa: PLR0917 -- a kernel
             stop = first
             while stop < end and key[stop] <= hi[q]:
                 stop += 1
+            if stop == first:
+                continue
             pair_who = reserve(pair_who, found, stop - first)
             pair_row = reserve(pair_row, found, stop - first)
             for i in range(first, stop):
@@ -182,7 +184,7 @@ EXPERIMENT: Final = Experiment(
         purpose="handshake join whose cores merge sorted blocks, against the eager scan",
         seed=SEED,
         shape="the papers' 2-D band, values to 10,000, window 60 seconds, blocks of 128 rows",
-        expected="merge join more than twice the eager scan's rate; both grow as the square root of the cores",
+        expected="merge join well above the eager scan; all grow as the square root of the cores",
     ),
     run,
 )
