@@ -127,7 +127,20 @@ def test_handshake_spreads_rows_by_weight_also_when_restored() -> None:
 
 
 @pytest.mark.parametrize(
-    "weights", [(), (1, 2), (1, 2, 0), (1, 2, -1), (1, 2, True), (1, 2, "3"), (1, 2, float("inf")), "123", 3, {1, 2, 3}]
+    "weights",
+    [
+        (),
+        (1, 2),
+        (1, 2, 0),
+        (1, 2, -1),
+        (1, 2, True),
+        (1, 2, "3"),
+        (1, 2, float("inf")),
+        (1, 2, 10**400),
+        "123",
+        3,
+        {1, 2, 3},
+    ],
 )
 def test_weights_that_are_no_shares_of_the_cores_are_refused(weights: Any) -> None:
     with pytest.raises(wm.SpecificationError, match=r"weights=.*\n.*a number for each core \(cores=3\)"):

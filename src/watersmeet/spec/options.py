@@ -7,7 +7,7 @@ are made, and by the plan.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
@@ -119,7 +119,7 @@ def check_weights(weights: object, cores: int) -> None:
 
 def _is_positive(value: object) -> bool:
     """Return whether a value is a finite number above 0."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def refuse_complete() -> SpecificationError:
