@@ -157,7 +157,7 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="how long rows take to meet in SplitJoin and in both handshake joins, and SplitJoin's stages",
         seed=SEED,
-        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 100 ms, two windows long",
+        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 100 ms, two windows",
         expected="splitjoin below low_latency_handshake below handshake at 4 and more cores",
     ),
     run,
