@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from watersmeet.columns.keys import Borders
 from watersmeet.spec.expression import StreamName
-from watersmeet.subwindow.choose import STRUCTURES, Choice, choose, create, order_fraction
+from watersmeet.subwindow.choose import STRUCTURES, Choice, Drift, choose, create, order_fraction
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.chunks import ChunkedRows
 from watersmeet.window.payload import Extent, Payload
@@ -137,7 +137,7 @@ class Creator:
                 fractions,
                 batch_rows=len(batch),
                 window_rows=max(beside.rows, len(batch)),
-                growing_keys=_is_growing(batch, beside.predecessor),
+                drift=_drift(batch, beside.predecessor),
             )
             for own_axes in ((), *plan.branch_numbers)
         ]
@@ -157,9 +157,17 @@ class Creator:
         return max(span, self._span, span * SMALLEST_SEGMENT // rows)
 
 
-def _is_growing(batch: KeyedBatch, last: Segment | None) -> bool:
-    """Tell whether the batch's keys lie above nearly all of the last segment's."""
-    if last is None or last.choice.order.key is None:
-        return False
+def _drift(batch: KeyedBatch, last: Segment | None) -> Drift | None:
+    """Tell how the keys have moved since the last segment began: beyond nearly all of its keys, or not at all."""
+    if last is None:
+        return None
+    if last.choice.outgrown:
+        return "changing"
+    order = last.choice.order
+    if order.equalities and order.key is not None:  # sorted by two keys: a segment knows no extent of these
+        return None
+    keys = batch.sorted(order).key
     tenth = (last.keys.high - last.keys.low) // 10
-    return int(batch.key(last.choice.order.key, last.choice.order.borders).min()) > last.keys.high - tenth
+    if int(keys[0]) > last.keys.high - tenth:
+        return "growing"
+    return "falling" if int(keys[-1]) < last.keys.low + tenth else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.subwindow import contract
-from watersmeet.subwindow.choose import Choice
+from watersmeet.subwindow.choose import Choice, follow_keys
 from watersmeet.subwindow.contract import (
     Entries,
     Matches,
@@ -64,6 +64,7 @@ class Segment:
     def enter(self, entries: Entries) -> None:
         """Put rows (at least one) into the index; they are stored elsewhere."""
         self.index.insert(entries)
+        self.choice, self.index = follow_keys(self.choice, self.index)
         if entries.equality is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 
