@@ -7,6 +7,7 @@ from benchmarks.experiments.engine import (
     indexed,
     latency,
     lock_step,
+    nested_loops,
     ordering,
     scaling,
     selectivity,
@@ -15,6 +16,6 @@ from benchmarks.experiments.engine import (
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (scaling, time_windows, indexed, latency, ordering, selectivity, lock_step)
+MODULES: Final = (scaling, time_windows, indexed, nested_loops, latency, ordering, selectivity, lock_step)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""
