@@ -13,6 +13,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.arrays import Int64s
+from watersmeet.subwindow import choose
 from watersmeet.subwindow.contract import Matches, Probes
 from watersmeet.subwindow.rap_table import FULLEST, RapTable
 
@@ -42,6 +43,7 @@ SHAPES: dict[str, tuple[Ids, Ids]] = {
 def test_no_probe_scans_a_partition_that_drifting_ids_have_filled(
     shape: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(choose, "LARGE_BATCH", 10 * BATCH)
     on = wm.band("id", "id", width) if width else wm.equal("id")
     fullest = [0]
     probe = RapTable.probe
