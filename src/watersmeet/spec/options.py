@@ -40,7 +40,7 @@ How = Literal["inner"]
 Late = Literal["drop", "error"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
-Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
+Structure = Literal["auto"] | StructureName
 Strategy = Literal["auto", "circular", "stashed"]
 Balance = Literal["auto", "off"]
 
@@ -49,7 +49,7 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "late": get_args(Late),
     "order": (None, *STRICT),
     "topology": get_args(TopologyName),
-    "structure": get_args(Structure),
+    "structure": ("auto", *get_args(StructureName)),
     "strategy": get_args(Strategy),
     "balance": get_args(Balance),
 }
