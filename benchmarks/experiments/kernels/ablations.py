@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.experiment import Context, DisagreementError, Experiment, median, seconds_of
+from benchmarks.experiment import Context, DisagreementError, Experiment, cpu_seconds_of, median
 from benchmarks.report import Cell, Description, Result, Table
 from benchmarks.structures import entries_of, fill, make, probes_of, time_insertions, warm_up
 from watersmeet.arrays import Int32s, Int64s
@@ -224,7 +224,7 @@ def _buffers(context: Context, result: Result) -> Table:
                     matches.append(count_matches(taken.probe(some)))
                     taken.insert(entries)
 
-            rates[name] = count * batch / seconds_of(work)
+            rates[name] = count * batch / cpu_seconds_of(work)
             found.append(sum(matches))
         _agree(f"buffers, batches of {batch}", found)
         result.runs.append({"batch": batch, "rates": rates, "matches": found[0]})
@@ -250,7 +250,7 @@ def _searches(context: Context, result: Result) -> Table:
             for search in (find_partitions, _plain_search):
                 search(splitters, bounds[0])
                 seconds = [
-                    seconds_of(lambda: [search(splitters, bound) for bound in bounds])  # noqa: B023 -- called at once
+                    cpu_seconds_of(lambda: [search(splitters, bound) for bound in bounds])  # noqa: B023 -- called at once
                     for _ in range(REPETITIONS)
                 ]
                 rates.append(len(bounds) * batch / median(seconds))

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from BTrees.LLBTree import LLTreeSet
 
-from benchmarks.experiment import Context, DisagreementError, Experiment, median, seconds_of
+from benchmarks.experiment import Context, DisagreementError, Experiment, cpu_seconds_of, median
 from benchmarks.report import Cell, Description, Result, Table
 from benchmarks.structures import PAPER, entries_of, fill, make, probes_of, warm_up
 from watersmeet.arrays import Int64s
@@ -53,7 +53,7 @@ def run(context: Context) -> Result:
     lines += [_probing(context, result, tree, built, probing, STEP * s // 2, s) for s in SELECTIVITIES]
     result.tables.append(
         Table(
-            f"{rows:,} rows, one thread: rows/s",
+            f"{rows:,} rows, one thread: rows a processor second",
             ("what", TREE, *PAPER, *(f"{name} is faster by" for name in PAPER)),
             lines,
             "probing gives pairs, also bi_sort's; sealed structures; batches are sorted beforehand",
@@ -79,11 +79,11 @@ def _insertion(context: Context, result: Result, first: Int64s, second: Int64s, 
     tree = LLTreeSet()
     tree.update(_numbers(first, 0))
     new = [_numbers(second[at : at + batch], len(first) + at) for at in range(0, len(second), batch)]
-    rates = {TREE: len(second) / sum(seconds_of(partial(tree.update, numbers)) for numbers in new)}
+    rates = {TREE: len(second) / sum(cpu_seconds_of(partial(tree.update, numbers)) for numbers in new)}
     for name in PAPER:
         structure = fill(make(name, 2 * len(first), before=first), first, seal=False)
         entries = list(entries_of(second, batch, len(first)))
-        rates[name] = len(second) / sum(seconds_of(partial(structure.insert, some)) for some in entries)
+        rates[name] = len(second) / sum(cpu_seconds_of(partial(structure.insert, some)) for some in entries)
         if len(structure.snapshot()) != len(tree):
             raise DisagreementError(f"{name} holds {len(structure.snapshot()):,} rows, the {TREE} {len(tree):,}")
     return _line(result, f"insertion, batches of {batch:,}", rates)
@@ -117,7 +117,7 @@ def _probing(  # noqa: PLR0917 -- what is probed, with what
 
 
 def _median(context: Context, work: Callable[[], object]) -> float:
-    return median([seconds_of(work) for _ in range(context.size(REPETITIONS, 1))])
+    return median([cpu_seconds_of(work) for _ in range(context.size(REPETITIONS, 1))])
 
 
 def _line(result: Result, what: str, rates: dict[str, float]) -> tuple[Cell, ...]:

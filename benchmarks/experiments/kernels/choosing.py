@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.experiment import Context, DisagreementError, Experiment, median, seconds_of
+from benchmarks.experiment import Context, DisagreementError, Experiment, cpu_seconds_of, median
 from benchmarks.feed import Feed
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table, short_number
 from benchmarks.structures import PAPER, fill, make, probes_of, warm_up
@@ -132,8 +132,8 @@ def _probing(context: Context, result: Result) -> Table:
                 for probes in some:  # noqa: B023 -- called at once
                     list(structure.probe(probes))
 
-            times = max(1, int(context.size(100, 1) / 100 * SECONDS / seconds_of(probe)))
-            each = [sum(seconds_of(probe) for _ in range(times)) for _ in range(TURNS)]
+            times = max(1, int(context.size(100, 1) / 100 * SECONDS / cpu_seconds_of(probe)))
+            each = [sum(cpu_seconds_of(probe) for _ in range(times)) for _ in range(TURNS)]
             rates[name] = times * len(some) * batch / median(each)
             result.runs.append({"probing": name, "batch": batch, "times": times, "seconds": each})
         lines.append((batch, *rates.values(), max(rates, key=lambda name: rates[name])))
