@@ -37,7 +37,7 @@ from typing import Final, Literal
 import numpy as np
 
 from watersmeet.balance.assignment import Assignment, Limits
-from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable
+from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.balance.loads import Observation, Work, measure_work
 
 __all__ = ["Decision", "Plan", "Settings", "decide", "forget"]
@@ -119,9 +119,6 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
     newest = table.newest
     if observation.micro_batch < newest.first:
         return Plan(None, (Decision("wait", f"generation {newest.number} is not in effect yet"),))
-    if newest.number + 1 - observation.oldest >= MOST_LIVE:
-        reason = f"rows of {MOST_LIVE - 1} generations are still in the window"
-        return Plan(None, (Decision("wait", reason),))
     work = measure_work(observation, newest, cores)
     if not work.of_parts(newest.parts).any():
         return Plan(None, ())
