@@ -10,14 +10,15 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.experiments.cluster.communication import largest_buffer
-from benchmarks.models.cluster import Cluster, Keys, Load, b_model
+from benchmarks.models.cluster import Cluster
 from benchmarks.models.costs import Costs
+from benchmarks.models.keys import Keys, Load, b_model
 from benchmarks.suite import SUITES
 from watersmeet.balance.balancer import Settings
 
 pytest.importorskip("matplotlib")
 
-COSTS = Costs(probe=1e-7, store=2e-7, pair=5e-8, comparison=1e-9, message=5e-5, sent=1e-9)
+COSTS = Costs(probe=1e-7, store=2e-7, pair=5e-8, comparison=1e-9, message=5e-5, sent=1e-9, extract=1e-9)
 WINDOW = 10
 
 

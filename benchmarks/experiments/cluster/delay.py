@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Keys, Load, Step, b_model
+from benchmarks.models.cluster import Cluster, Step
 from benchmarks.models.costs import Costs, measure_costs
+from benchmarks.models.keys import Keys, Load, b_model
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table
 from watersmeet.balance.balancer import Settings
 
