@@ -51,6 +51,8 @@ class Step:
     rows_sent: float
     delay: float
     """Mean production delay of its pairs."""
+    served: Float64s
+    """Seconds until each core has been served in its slot."""
     waiting: Float64s
     """Seconds of work that each core still has to do at its end."""
     idle: Float64s
@@ -157,7 +159,8 @@ class Cluster:
         communication[np.setdiff1d(np.arange(self.cores), table.cores)] = 0.0
         busy = (busy + communication) * self.slow
         idle = np.maximum(0.0, self.seconds - self._waiting - busy)
-        delay = self._delay(busy, communication, pairs)
+        served = self._served(communication)
+        delay = self._delay(busy, served, pairs)
         self._hold(newest.number, load.keys, left, np.zeros(groups))
         self._expire()
         self._epoch.add((copies, pairs, busy), (left, right, of_group), self.seconds)
@@ -168,6 +171,7 @@ class Cluster:
             pairs,
             float(copies.sum()),
             delay,
+            served,
             self._waiting,
             idle,
             self._buffered(copies),
@@ -240,10 +244,14 @@ class Cluster:
             self._meeting[new, stored] = new.meet(stored)
         return self._meeting[new, stored]
 
-    def _delay(self, busy: Float64s, communication: Float64s, pairs: Float64s) -> float:
+    def _served(self, communication: Float64s) -> Float64s:
+        """Return when each core has been served: after those that come before it in its sub-group."""
         served = np.zeros(self.cores)
         for group in range(self.sub_groups):
             served[group :: self.sub_groups] = np.cumsum(communication[group :: self.sub_groups]) / self.senders
+        return served
+
+    def _delay(self, busy: Float64s, served: Float64s, pairs: Float64s) -> float:
         delay = self.seconds / 2 + served + self._waiting + busy / 2
         self._waiting = np.maximum(0.0, self._waiting + busy - self.seconds)
         return float(delay @ pairs / max(pairs.sum(), 1e-12))
