@@ -155,6 +155,27 @@ def test_nothing_is_decided_before_the_last_decision_is_in_effect() -> None:
     assert plan.decisions[0].kind == "wait"
 
 
+def test_a_limit_that_no_core_has_room_for_is_put_in_words() -> None:
+    load = observed(FIRST, even(), even(), even())
+    held = tuple(replace(core, held=Held(4e6, 2e6, 2e6)) for core in load.cores)
+    full = replace(load, cores=held)
+    plan = decided(FIRST, full, replace(STEADY, core_bytes=3_000_000))
+    assert plan.generation is None
+    (decision,) = plan.decisions
+    assert decision.kind == "full"
+    assert "core(s) 0, 1, 2, 3 will hold up to 4e+06 bytes and may hold 3e+06, and no core has room" in decision.reason
+    assert "more cores or a higher limit would help" in decision.reason
+    assert decided(FIRST, full, replace(STEADY, core_bytes=4_100_000)) == Plan(None, ())
+    uneven = observed(FIRST, even() + 1000 * (np.arange(GROUPS) % CORES == 1), even(), even())
+    moved = decided(
+        FIRST,
+        replace(uneven, cores=tuple(replace(c, held=Held(4e6, 2e6, 2e6)) for c in uneven.cores)),
+        replace(STEADY, core_bytes=3_000_000),
+    )
+    assert moved.generation is not None
+    assert "no core has room" in moved.generation.reasons[-1]  # shown by the metrics as long as it is the newest
+
+
 def test_a_window_may_hold_any_number_of_generations() -> None:
     left = even() + 1000 * (np.arange(GROUPS) % CORES == 1)
     many = tuple(replace(FIRST, number=number, first=number) for number in range(200))

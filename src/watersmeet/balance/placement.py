@@ -22,6 +22,18 @@ homes of all left rows that it can meet. (With hash routing the band is one key.
 The proof looks at one generation at a time. So generations may differ in everything but the number of groups, also in
 the width of buckets.
 
+**Many streams.** A result has a row of the *centre*, placed like a left row, and rows of other streams, placed like
+right ones. Every row is stored at all its homes under every live *g*, and a centre row knows under which of them its
+home is here. A result is given where its centre row has its home under *m*, the oldest generation by which any of its
+rows came, and nowhere else.
+
+- Once: a centre row has one home under *m*.
+- At all: its rows came while *m* was live, because one that came under *m* was in the window. So each is stored at all
+  its homes under *m*; those of the other streams' rows are the homes of all centre rows that they can meet. There the
+  row that comes last finds the others.
+
+So former owners of a group store its new rows too, until the older ones have expired.
+
 **Cost.** No stored row moves. A row whose group has one owner, the same in all live generations, goes to that core
 alone. If a group is cut into *k* parts, its left rows go to one core each and its right rows to *k*. SplitJoin's rule
 sends both to *k* cores, but stores right rows once instead of *k* times. It cannot be used with buckets: a right row
@@ -65,7 +77,8 @@ class Route:
     core: int
     rows: Int64s
     stored: Bools | None = None
-    """Which of them it stores (None: all)."""
+    """Which of them have a home here under the newest generation (None: all). A core of a join of two streams stores
+    these alone, one of many streams stores all."""
     probed: GenerationSets | None = None
     """The generations under which each left row has its home here (None: all)."""
     group: Int32s | None = None

@@ -88,7 +88,7 @@ ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Rows of one stream that one core gets; ``stored`` tells which it keeps (None: all)."""
+    """Rows of one stream that one core gets; ``stored`` tells which have a home here (None: all)."""
 
     rows: pa.RecordBatch
     stored: Bools | None = None

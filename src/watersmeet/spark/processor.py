@@ -45,9 +45,8 @@ class JoinProcessor(CoreProcessor):
         tables: Tables,
         result: pa.Schema,
     ) -> None:
-        super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
-        self._tables = tables
         self._result = result
         self._windows: dict[StreamName, StreamWindow] = {}
 
@@ -97,10 +96,6 @@ class JoinProcessor(CoreProcessor):
                     segment for segment, run in zip(segments, runs, strict=True) if run.generation == generation
                 )
                 yield window, keep
-
-    def reasons(self) -> tuple[str, ...]:
-        """Return why the newest generation was made."""
-        return self._tables.reasons(self.live.newest)
 
     def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a side."""
