@@ -81,8 +81,16 @@ def rows(random: np.random.Generator, batch: int, first: int, count: int) -> pa.
     [case if case == FAST else pytest.param(*case, marks=pytest.mark.long) for case in CASES],
 )
 def test_oracle_every_result_is_given_once_while_the_table_changes(
-    names: tuple[str, ...], routing: str, strategy: str, counts: bool, seed: int
+    names: tuple[str, ...],
+    routing: str,
+    strategy: str,
+    counts: bool,
+    seed: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr("watersmeet.spark.state.FAN_IN", 2)  # runs are merged often
     random = np.random.default_rng(seed)
     count = ROWS if len(names) < 4 else 2
     window = wm.count_window(9) if counts else wm.time_window("2500 milliseconds", ts="ts", lateness="2 seconds")
@@ -97,13 +105,13 @@ def test_oracle_every_result_is_given_once_while_the_table_changes(
     checkpoint, metrics = Checkpoint(), []
     for batch in batches:
         if random.random() < 0.2:
-            forget(Path("nowhere"))
+            forget(tmp_path)
         query: Query = make(checkpoint=checkpoint, tables=tables)  # type: ignore[arg-type]
         result = query.run(batch, random, random)
         found.update(zip(*(result[f"{name}_id"].to_pylist() for name in names), strict=True))
         checkpoint = query.checkpoint
         metrics += query.metrics
-        if random.random() < 0.7:
+        if random.random() < 0.6:
             tables.change(random, min(record["oldest"] for record in query.metrics[-1]))
     truth = oracle.results(read_predicate(on, names), windows_of(window, names), schemas, batches)
     assert found == Counter(map(tuple, truth))
