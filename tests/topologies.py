@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ import pytest
 import oracle
 import watersmeet as wm
 from watersmeet.engine import threads
+from watersmeet.spec.options import TopologyName
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 
-TOPOLOGIES = ("kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin")
+TOPOLOGIES = get_args(TopologyName)
 WINDOWS = {
     "time": wm.time_window("8 seconds", ts="ts"),
     "time, two lengths, late rows": wm.time_window(left="3 seconds", right="9 seconds", ts="ts", lateness="4 seconds"),
@@ -107,13 +108,13 @@ def small_windows() -> Iterator[None]:
 
 
 @contextmanager
-def disturbed(seed: int) -> Iterator[None]:
-    """Delay threads at random before they take a message, and let them look into a random lane first."""
+def disturbed(seed: int, first_lane: int | None = None) -> Iterator[None]:
+    """Delay threads at random before they take a message, and let them look into a random lane first, or always one."""
     dice, lock = random.Random(seed), threading.Lock()
 
     def disturb(lanes: int) -> int:
         with lock:
-            pause, lane = dice.random(), dice.randrange(lanes)
+            pause, lane = dice.random(), dice.randrange(lanes) if first_lane is None else first_lane
         if pause < 0.5:
             time.sleep(pause / 500)
         return lane

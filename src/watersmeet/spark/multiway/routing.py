@@ -66,7 +66,7 @@ class MultiHash(_ByOneKey):
         """The stream whose rows are shared out where a group is cut."""
         return self.plan.streams[0]
 
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the first stream do."""
         return stream == self.centre
 
@@ -104,7 +104,7 @@ class MultiBucket(_ByOneKey):
         best = min(found, key=lambda option: sum(width_of(spot) for _, spot in option[1]), default=None)
         return None if best is None else cls(cores, plan, best[1], stream_of(best[0]))
 
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the centre do."""
         return stream == self.centre
 
