@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.experiments.spark import cluster_delay
 from benchmarks.experiments.spark.cluster_delay import delays
 from benchmarks.experiments.spark.workers import parts_of
 
@@ -30,3 +31,26 @@ def test_parts_add_up_to_all_tasks() -> None:
 def test_rows_wait_for_the_micro_batches_before_theirs() -> None:
     assert delays([3.0, 1.0, 1.0, 1.0], 2.0) == [4.0, 3.0, 2.0, 2.0]
     assert delays([1.0], 2.0) == [2.0]
+
+
+def test_the_last_delays_are_compared() -> None:
+    def batches(seconds: list[float]) -> list[Any]:
+        return [
+            {"seconds": took, "cores": [{"rows_in": 9, "pairs": 3}, {"rows_in": 9, "pairs": 1}]} for took in seconds
+        ]
+
+    result = cluster_delay._report(
+        {"off": batches([9.0] + [2.0] * 35), "auto": batches([9.0] + [2.0] * 14 + [1.0] * 21)}
+    )
+    (table,) = result.tables
+    assert [row[:3] for row in table.rows] == [
+        ("off", "before", 2.0),
+        ("off", "window after", 2.0),
+        ("off", "then", 2.0),
+        ("auto", "before", 2.0),
+        ("auto", "window after", 1.0),
+        ("auto", "then", 1.0),
+    ]
+    assert {row[4] for row in table.rows} == {1.5}
+    (goal,) = result.goals
+    assert goal.reached
