@@ -6,6 +6,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.experiments.kernels import (
     cliffs,
     counting,
+    forms,
     growth,
     insertion,
     memory,
@@ -17,6 +18,6 @@ from benchmarks.experiments.kernels import (
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (insertion, probing, splitters, push, growth, counting, cliffs, predicates, memory)
+MODULES: Final = (insertion, probing, splitters, push, growth, counting, forms, cliffs, predicates, memory)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

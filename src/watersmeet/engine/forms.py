@@ -113,8 +113,9 @@ class Count:
     schema = saved = COUNT
 
     def tables(self, batch: KeyedBatch, found: Iterable[Found]) -> list[pa.Table]:  # noqa: ARG002 -- a Form
-        """Return the number of pairs as a table of one row."""
-        return [_counted(sum(match.count for match in found))]
+        """Return the number of pairs as a table of one row, or of none if there are no pairs."""
+        pairs = sum(match.count for match in found)
+        return [_counted(pairs)] if pairs else []
 
     def together(self, results: list[pa.Table]) -> pa.Table:
         """Return the sum."""

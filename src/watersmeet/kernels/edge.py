@@ -1,28 +1,29 @@
 """The edge of a window in a sorted array: how many entries of a range lie inside, whatever the range's length.
 
-An entry has a *flag*, set while its row lies inside the window. Flags are counted on two levels: ``block`` has for each
-block how many flags are set in its stretch before it, ``top`` for each stretch how many are set in all before that. So
-the flags before a position are counted with two numbers and the words of one block. A flag that changes changes the
-numbers behind it: those of one stretch, and one for each later stretch.
+An entry has a *flag*, set while its row lies inside the window. ``FAN`` flags are a word, ``FAN`` words a block,
+``FAN`` blocks a stretch. Counts say how many flags are set before each word in its block, before each block in its
+stretch, and before each stretch. So the flags before a position are three counts and a few bits of a word. When a flag
+is cleared, the counts behind it change: those of one block, of one stretch, and of the later stretches.
 
 Cost. A bit an entry, so the flags of four million entries lie in a processor's own cache. A count takes as long for a
-range of one entry as for one of millions.
+range of one entry as for one of millions, and there is no branch in it that must be predicted.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.arrays import Int32s, Int64s
+from watersmeet.arrays import Int16s, Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import count_flags
 
-__all__ = ["block_counts", "count_inside", "first_flags", "move_edge", "positions_of"]
+__all__ = ["count_flags_before", "count_inside", "first_flags", "move_edge", "positions_of"]
 
+FAN = 64
 WORD = 6
-"""Each word has ``1 << WORD`` flags, each block ``1 << BLOCK`` and each stretch ``1 << STRETCH``."""
-BLOCK = 9
-STRETCH = 15
+BLOCK = 12
+STRETCH = 18
+"""A word has ``1 << WORD`` flags, a block ``1 << BLOCK`` and a stretch ``1 << STRETCH``."""
 
 
 @kernel
@@ -36,7 +37,7 @@ def positions_of(row: Int32s, first: int, position: Int32s) -> None:
 def first_flags(row: Int32s, dropped: int) -> Int64s:
     """Return flags that are set for all rows but those that were dropped, the rows before ``dropped``."""
     n = len(row)
-    flags = np.zeros((n >> WORD) + 1, np.int64)
+    flags = np.zeros(((n >> BLOCK) + 1) * FAN, np.int64)
     for i in range(n):
         flags[i >> WORD] |= np.int64(row[i] >= dropped) << np.int64(i & 63)
     return flags
@@ -64,44 +65,51 @@ def move_edge(position: Int32s, place: Int64s, dropped: int, begun: int, bound: 
 
 
 @kernel
-def block_counts(flags: Int64s) -> tuple[Int32s, Int64s]:
-    """Return ``block`` and ``top``; see the module's header."""
-    words = len(flags)
-    block = np.zeros((words >> (BLOCK - WORD)) + 1, np.int32)
-    top = np.zeros((words >> (STRETCH - WORD)) + 1, np.int64)
+def count_flags_before(flags: Int64s) -> tuple[Int16s, Int32s, Int64s]:
+    """Return how many flags are set before each word in its block, each block in its stretch, and each stretch."""
+    blocks = len(flags) >> (BLOCK - WORD)
+    stretches = (blocks >> (STRETCH - BLOCK)) + 1
+    in_block = np.zeros(len(flags), np.int16)
+    in_stretch = np.zeros(stretches * FAN, np.int32)
+    before = np.zeros(stretches, np.int64)
     total = 0
-    begun = 0
-    for w in range(words):
-        if w & ((1 << (STRETCH - WORD)) - 1) == 0:
-            top[w >> (STRETCH - WORD)] = total
-            begun = total
-        if w & ((1 << (BLOCK - WORD)) - 1) == 0:
-            block[w >> (BLOCK - WORD)] = total - begun
-        total += count_flags(flags[w])
-    return block, top
+    stretch_began = 0
+    for b in range(blocks):
+        if b & (FAN - 1) == 0:
+            stretch_began = total
+            before[b >> (STRETCH - BLOCK)] = total
+        in_stretch[b] = total - stretch_began
+        count = 0
+        for w in range(b << (BLOCK - WORD), (b + 1) << (BLOCK - WORD)):
+            in_block[w] = count
+            count += count_flags(flags[w])
+        total += count
+    return in_block, in_stretch, before
 
 
 @kernel
-def _count_before(flags: Int64s, block: Int32s, top: Int64s, at: int) -> int:
+def _count_before(flags: Int64s, in_block: Int16s, in_stretch: Int32s, before: Int64s, at: int) -> int:
     """Return how many flags are set before a position."""
-    count = top[at >> STRETCH] + block[at >> BLOCK]
-    last = at >> WORD
-    for w in range((at >> BLOCK) << (BLOCK - WORD), last):
-        count += count_flags(flags[w])
     below = (np.int64(1) << np.int64(at & 63)) - np.int64(1)
-    return int(count + count_flags(flags[last] & below))
+    counts = before[at >> STRETCH] + in_stretch[at >> BLOCK] + in_block[at >> WORD]
+    return int(counts + count_flags(flags[at >> WORD] & below))
 
 
 @kernel
-def _clear(flags: Int64s, block: Int32s, top: Int64s, at: int) -> None:
+def _clear(flags: Int64s, in_block: Int16s, in_stretch: Int32s, before: Int64s, at: int) -> None:
     """Clear a flag that is set."""
     _flip(flags, at)
-    end = min(len(block), ((at >> STRETCH) + 1) << (STRETCH - BLOCK))
-    # Unsigned: an index that cannot count from the end needs no check, and several are decreased at once.
-    for b in range(np.uint64((at >> BLOCK) + 1), np.uint64(end)):
-        block[b] -= np.int32(1)
-    for t in range(np.uint64((at >> STRETCH) + 1), np.uint64(len(top))):
-        top[t] -= np.int64(1)
+    # Unsigned: an index that cannot count from the end needs no check. Always FAN steps: several at once, no branch.
+    word = np.uint64((at >> BLOCK) << (BLOCK - WORD))
+    own = np.uint64((at >> WORD) & (FAN - 1))
+    for w in range(np.uint64(FAN)):
+        in_block[word + w] -= np.int16(w > own)
+    block = np.uint64((at >> STRETCH) << (STRETCH - BLOCK))
+    own = np.uint64((at >> BLOCK) & (FAN - 1))
+    for b in range(np.uint64(FAN)):
+        in_stretch[block + b] -= np.int32(b > own)
+    for s in range((at >> STRETCH) + 1, len(before)):
+        before[s] -= 1
 
 
 @kernel
@@ -110,8 +118,9 @@ def count_inside(
     place: Int64s,
     begun: int,
     flags: Int64s,
-    block: Int32s,
-    top: Int64s,
+    in_block: Int16s,
+    in_stretch: Int32s,
+    before: Int64s,
     turn: Int64s,
     bound: Int64s,
     range_of: Int32s,
@@ -131,11 +140,12 @@ def count_inside(
     for i in range(len(turn)):
         w = turn[i]
         while begun < len(place) and place[begun] < bound[w]:
-            _clear(flags, block, top, position[begun])
+            _clear(flags, in_block, in_stretch, before, position[begun])
             begun += 1
         r = range_of[w]
         if r >= 0:
-            inside = _count_before(flags, block, top, end[r]) - _count_before(flags, block, top, start[r])
+            inside = _count_before(flags, in_block, in_stretch, before, end[r])
+            inside -= _count_before(flags, in_block, in_stretch, before, start[r])
             if but:
                 inside = len(place) - begun - inside
             counts[r] = inside

@@ -164,8 +164,9 @@ class StreamWindow:
     def _few(self, segment: Segment, batch: KeyedBatch, wide: list[Ranges], *, crosses: bool) -> Iterator[Matches]:
         """Yield the candidates that are verified one by one; add to ``wide`` those that are not."""
         can_count = crosses and self._lies_before(segment, batch)
+        sealed = segment is not self.segments[-1]
         for found in segment.find(batch):
-            if isinstance(found, Ranges) and (not crosses or (can_count and pays(found))):
+            if isinstance(found, Ranges) and (not crosses or (can_count and pays(found, sealed=sealed))):
                 wide.append(found)
             else:
                 yield found
