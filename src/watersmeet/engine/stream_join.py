@@ -81,10 +81,9 @@ class StreamJoin(Lifecycle):
         window's ``order_by`` gives another order. The order holds from push to push, for any times of the rows and
         also if pushes are collected. ``wm.relaxed(rows=…, comparisons=…)`` is less precise, which costs less.
     result
-        ``"pairs"``, or a form that costs the same however many rows a row meets. ``"count"``: how many pairs there are,
-        a table of one number, ``pairs``. ``"ranges"``: records, each for one row and the sorted rows that it meets from
-        ``start`` to ``end``, or with ``not`` all but these; ``pairs`` counts them, and :meth:`pairs_of` returns them.
-        Conditions that no index decides are verified all the same, which takes time for each candidate.
+        ``"pairs"``, or a form that costs the same however many rows a row meets. ``"count"``: a table of one number,
+        how many ``pairs`` there are. ``"ranges"``: records of the sorted rows that one row meets, from ``start`` to
+        ``end``, or with ``not`` all but these; ``pairs`` counts them, and :meth:`pairs_of` returns them.
     fanout
         For ``splitjoin``, at least 2: the number of cores to which one distributor sends, and from which one merger
         receives. With more cores there are trees of them. The default is 8.
@@ -283,9 +282,8 @@ class StreamJoin(Lifecycle):
     def pairs_of(self, records: pa.Table) -> pa.Table:
         """Return the pairs that records of a join with ``result="ranges"`` stand for.
 
-        Any of the records may be asked for that were returned last, as often as wanted, until the join returns others.
-        What they stand for does not change meanwhile, and memory of rows that expire is kept for them. Take slices of
-        the records where they are many pairs.
+        These are records that were returned last, all or some of them; when the join returns others they are refused.
+        What they stand for never changes. Take slices of them where they are many pairs.
         """
         if not isinstance(self._form, Ranges):
             raise refuse_records("records", str(self._options.get("result", "pairs")))
