@@ -37,6 +37,7 @@ from drivers import Driver, Drivers, kill_workers
 from query_program import Job
 from soak.drawing import SECOND, Dice, Stream, draw_predicate, draw_streams, table_of
 from soak.record import Record
+from strategies import STRUCTURES
 from streams import write_files
 
 __all__ = ["soak_queries"]
@@ -69,7 +70,6 @@ SPECULATION: Final = {
     "spark.speculation.quantile": "0.4",
     "spark.speculation.minTaskRuntime": "100ms",
 }
-STRUCTURES: Final = ["auto", "bi_sort", "rap_table", "wib_tree", "hash", "scan"]
 SETTINGS: Final = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "100ms",

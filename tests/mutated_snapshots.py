@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -29,12 +29,14 @@ import watersmeet as wm
 from watersmeet.engine import sections as layout
 from watersmeet.engine import snapshot
 from watersmeet.engine.multiway import snapshot as multi_snapshot
+from watersmeet.spec.options import StructureName, TopologyName
 
 Join = wm.StreamJoin | wm.MultiStreamJoin
 Tables = dict[str, pa.Table]
 Content = list[bytes]
 """The sections of a snapshot."""
 
+TOPOLOGIES, STRUCTURES = get_args(TopologyName), (*get_args(StructureName), "auto")
 INTEGERS = (0, 1, 2, 3, 7, 8, 63, 64, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
 VALUES: tuple[Any, ...] = (
     None,
@@ -120,8 +122,8 @@ def bases() -> list[Join]:
     for number, (columns, on) in enumerate(BASES):
         schema = schema_of(columns)
         for window in (TIMED[number % 2], COUNTED[number // 2 % 2]):
-            topology = ("panjoin", "handshake", "splitjoin", "low_latency_handshake", "kang")[number % 5]
-            structure = ("auto", "hash", "bi_sort", "rap_table", "wib_tree", "scan")[number % 6]
+            topology = TOPOLOGIES[number % len(TOPOLOGIES)]
+            structure = STRUCTURES[number % len(STRUCTURES)]
             join = wm.StreamJoin(
                 left=schema, right=schema, on=on, window=window, topology=topology, structure=structure, cores=2
             )

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 import watersmeet as wm
+from watersmeet.spec.options import StructureName
 from watersmeet.spec.window import Window
 
-STRUCTURES = ("scan", "hash", "rap_table", "wib_tree", "bi_sort", "auto")
+STRUCTURES = (*get_args(StructureName), "auto")
 KINDS = (
     "equality",
     "band",

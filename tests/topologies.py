@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ import pytest
 import oracle
 import watersmeet as wm
 from watersmeet.engine import threads
+from watersmeet.spec.options import TopologyName
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 
-TOPOLOGIES = ("kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin")
+TOPOLOGIES = get_args(TopologyName)
 WINDOWS = {
     "time": wm.time_window("8 seconds", ts="ts"),
     "time, two lengths, late rows": wm.time_window(left="3 seconds", right="9 seconds", ts="ts", lateness="4 seconds"),

@@ -73,7 +73,11 @@ def check_disturbed(topology: str, window: str, seeds: range) -> None:
     on = PREDICATES["band"]
     for seed in seeds:
         pushes = stream(seed, most_rows=20)
-        options = {"cores": 2 + seed % 7, "block_rows": (1, 3, 7)[seed % 3], "structure": STRUCTURES[seed % 6]}
+        options = {
+            "cores": 2 + seed % 7,
+            "block_rows": (1, 3, 7)[seed % 3],
+            "structure": STRUCTURES[seed % len(STRUCTURES)],
+        }
         with small_windows(), disturbed(seed):
             found = run(join_of(on, WINDOWS[window], topology=topology, **options), pushes)
         assert found == expected(on, WINDOWS[window], pushes), (seed, options)

@@ -25,6 +25,7 @@ import pytest
 import watersmeet as wm
 from drivers import Driver, Drivers
 from query_program import Job
+from strategies import STRUCTURES
 from streams import Pairs, write_files
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
@@ -45,7 +46,6 @@ CASES: Final = {
     "broadcast": "left.k < right.k AND left.v - right.v > 0.9",
     "count": "left.k BETWEEN right.k - 20 AND right.k + 35",
 }
-STRUCTURES: Final = ["auto", "bi_sort", "rap_table", "wib_tree"]
 
 
 @cache

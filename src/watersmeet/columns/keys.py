@@ -76,8 +76,8 @@ def axis_valid(axis: Axis, side: StreamName, rows: pa.RecordBatch, schemas: Sche
     expression = axis.of(side)
     if isinstance(expression, Column):  # no need to look at its values; a dictionary may hold a null, though
         column = rows.column(expression.name)
-        if column.null_count == 0 and not isinstance(column, pa.DictionaryArray):
-            return None
+        if not isinstance(column, pa.DictionaryArray):
+            return column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     valid = axis_values(axis, side, rows, schemas).valid
     return None if valid is None else np.broadcast_to(valid, (rows.num_rows,))
 

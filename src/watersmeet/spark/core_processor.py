@@ -194,7 +194,7 @@ class CoreProcessor(StatefulProcessor):
         return manifest
 
     def _held(self, core: int, manifest: Manifest) -> Report:
-        """Return what a core reports of that."""
+        """Return what a core reports of the rows that it holds."""
         runs = [run for some in manifest.runs.values() for run in some]
         return Report(
             core,

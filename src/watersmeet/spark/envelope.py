@@ -206,7 +206,7 @@ def envelopes(stream: StreamName, router: Router, whole: Envelope, routed: int) 
     if not rows.num_rows:
         return
     for route in router(stream, rows, routed):
-        everything = np.array_equal(route.rows, np.arange(rows.num_rows))
+        everything = len(route.rows) == rows.num_rows and np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
         taken = rows if everything else rows.take(pa.array(route.rows))
         yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)

@@ -97,7 +97,7 @@ class _Known:
 
 
 _remembered: Remembered[str, _Known] = Remembered()
-"""StageRuns by the keys of their runs. The worker's own: nothing outside refers to it."""
+"""Decoded runs by their keys, of any join. The worker's own: nothing outside refers to it."""
 
 
 class DecodedRuns(ABC, Generic[Decoded]):

@@ -44,7 +44,7 @@ Late = Literal["drop", "error"]
 ResultForm = Literal["pairs", "ranges", "count"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
-Structure = Literal["auto", "scan", "hash", "rap_table", "wib_tree", "bi_sort"]
+Structure = Literal["auto"] | StructureName
 Strategy = Literal["auto", "circular", "stashed"]
 Balance = Literal["auto", "off"]
 
@@ -54,7 +54,7 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "order": (None, *STRICT),
     "result": get_args(ResultForm),
     "topology": get_args(TopologyName),
-    "structure": get_args(Structure),
+    "structure": ("auto", *get_args(StructureName)),
     "strategy": get_args(Strategy),
     "balance": get_args(Balance),
 }

@@ -3,10 +3,12 @@
 A row stays in its window for the stream's *length*: until the watermark, or in a count window the number of rows that
 have come, is that far beyond the row's place (:func:`expired_before`). After that no row to come can meet it. The
 driver of a join calls :meth:`~Holder.expire` on all holders of rows, once for every slice or micro-batch. A core that
-sees all rows can find the bounds by itself (:class:`Seen`), as SplitJoin's cores do. No other code drops rows.
+sees all rows can find the bounds by itself (:class:`Seen`), as SplitJoin's cores do. A core of two streams on Spark
+drops whole runs by the same bounds, and reads none of their rows for it.
 
-Holders drop rows in steps and return those that have left. :class:`Departed` are views, valid until the next expiry.
-Cost: nothing while no step is complete; then a view.
+Holders drop rows in steps and return those that have left, for whoever wants to say something of rows that nobody can
+meet any more; inner joins do not. :class:`Departed` are views, valid until the next expiry. Cost: nothing while no step
+is complete; then a view.
 """
 
 from __future__ import annotations

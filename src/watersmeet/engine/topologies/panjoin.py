@@ -256,10 +256,12 @@ class PanJoin(WholeWindows):
     def _sort(self, batch: KeyedBatch) -> None:
         """Sort a batch in all orders in which it will probe and be inserted (step 2)."""
         for segment in self._windows[OTHER_SIDE[batch.side]].segments:
-            batch.probes(segment.choice.order)
+            for part in (segment, *segment.others):
+                batch.probes(part.choice.order)
         own = self._windows[batch.side].segments
         if own:
-            batch.sorted(own[-1].choice.order)
+            for part in (own[-1], *own[-1].others):
+                batch.sorted(part.choice.order)
 
     def _cut(self, batch: KeyedBatch, most: int) -> list[_Share]:
         """Cut a batch's probes into at most ``most`` stretches, or into more if they are long scans."""

@@ -60,7 +60,7 @@ class MultiHash(_ByOneKey):
         """Return the routing of a join; None where no equalities connect all streams."""
         return next((cls(cores, plan, spots) for _, spots in connections(plan, lambda axis: axis.is_equality)), None)
 
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the first stream do."""
         return stream == self.plan.streams[0]
 
@@ -98,7 +98,7 @@ class MultiBucket(_ByOneKey):
         best = min(found, key=lambda option: sum(width_of(spot) for _, spot in option[1]), default=None)
         return None if best is None else cls(cores, plan, best[1], stream_of(best[0]))
 
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the centre do."""
         return stream == self.centre
 

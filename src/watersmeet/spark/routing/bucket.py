@@ -38,7 +38,7 @@ class Bucket(Grouped[JoinPlan]):
         bands = (number for number, axis in enumerate(plan.axes) if number != plan.time and is_bucketable(axis))
         return next((cls(cores, plan, number) for number in bands), None)
 
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a side goes to one core alone: left rows do."""
         return stream == "left"
 
@@ -46,7 +46,7 @@ class Bucket(Grouped[JoinPlan]):
         """Return the buckets that each row's band touches; of a left row its own."""
         axis = self.plan.axes[self.axis]
         low, high = reach_of(axis)
-        reach = HERE if self.has_one_place(stream) else (low, high)
+        reach = HERE if self.has_one_home(stream) else (low, high)
         find = find_buckets(axis, stream, self.plan.schemas, rows, reach)
         return Buckets(lambda widths: find((high - low) * widths))
 

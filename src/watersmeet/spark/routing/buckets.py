@@ -53,8 +53,8 @@ def find_buckets(
 ) -> Callable[[Fraction], Span]:
     """Return what finds, for any width of buckets, the first and the last one that a row is looked for by.
 
-    That are those of the values whose difference from the row's own lies in ``reach``; without any reach it is the
-    row's own value, and there is one bucket. The rows' values are computed here, once for all widths.
+    A row is looked for by the values whose difference from its own lies in ``reach``. Without any reach that is its own
+    value, so there is one bucket. The rows' values are computed here, once for all widths.
     """
     if axis.domain.is_integer:
         key = axis_keys(axis, side, rows, schemas)

@@ -87,12 +87,12 @@ class Routing(ABC, Generic[Plan_co]):
 
 @dataclass(frozen=True)
 class Grouped(Routing[Plan_co]):
-    """By groups: rows of one stream have one place each, those of all others go wherever they may meet one."""
+    """By groups: rows of one stream have one home each, those of all others go wherever they may meet one."""
 
     has_groups: ClassVar[bool] = True
 
     @abstractmethod
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone. Of one stream it does: there results are found."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Grouped(Routing[Plan_co]):
     ) -> list[Route]:
         """Return for every core the rows of a stream that it gets: by the routing table."""
         buckets = self.buckets(stream, rows)
-        if self.has_one_place(stream):
+        if self.has_one_home(stream):
             routes = place_left(table, buckets, lambda: self.turns(stream, rows, first))
         else:
             routes = place_right(table, buckets)

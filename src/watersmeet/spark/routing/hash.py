@@ -31,7 +31,7 @@ class Hash(Grouped[JoinPlan]):
         routing = cls(cores, plan)
         return routing if routing._axes() else None
 
-    def has_one_place(self, stream: StreamName) -> bool:
+    def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a side goes to one core alone: left rows do."""
         return stream == "left"
 
