@@ -179,7 +179,7 @@ def test_a_record_stands_for_any_number_of_rows() -> None:
     join = join_of(BAND, wm.count_window(100), result="ranges", structure="bi_sort")
     join.push(left=rows(0, 5))
     records = join.push(right=rows(5, 2))
-    assert records.drop_columns(["part"]).to_pydict() == {
+    assert records.drop_columns(["answer"]).to_pydict() == {
         "side": ["right"] * 2,
         "row": [0, 1],
         "start": [0, 0],
@@ -244,7 +244,7 @@ def test_records_of_earlier_results_are_refused() -> None:
     records = join.push(left=rows(0, 3), right=rows(0, 2))
     other = join_of(BAND, WINDOW, result="ranges")
     other.push(left=rows(0, 3), right=rows(0, 2))
-    with pytest.raises(wm.SpecificationError, match=r"a record of part \d+, which belongs to other results"):
+    with pytest.raises(wm.SpecificationError, match=r"a record of answer \d+, which belongs to other results"):
         other.pairs_of(records)
     restored = wm.StreamJoin.restore(join.snapshot())
     with pytest.raises(wm.SpecificationError, match="turn records into pairs before the next results"):
@@ -271,7 +271,7 @@ def test_records_that_were_changed_are_refused(column: str, value: int) -> None:
 def test_what_is_no_table_of_records_is_refused() -> None:
     join = join_of(BAND, WINDOW, result="ranges")
     with pytest.raises(wm.SpecificationError, match="a table with columns"):
-        join.pairs_of(pa.table({"part": [1]}))
+        join.pairs_of(pa.table({"answer": [1]}))
     nulls = pa.table({field.name: pa.nulls(1, field.type) for field in join.schema}, schema=join.schema)
     with pytest.raises(wm.SpecificationError, match="a record with a null"):
         join.pairs_of(nulls)

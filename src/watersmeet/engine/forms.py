@@ -7,14 +7,14 @@ where they are found to the caller: a topology asks its layout, which asks the f
 *Count.* A table of one number. Many of them are added up when the caller gets them.
 
 *Ranges.* A table of *records*, each for one probing row and one sorted array: the row meets the array's rows from
-``start`` to ``end``, or with ``not`` all but these. What the numbers stand for is a :class:`Part`: the probing rows,
-the array, and the stored rows. Those never change, and their memory is not freed as long as a part is known. A part
-has a number which no other part of any join has, so a record is turned into the pairs that were found, or is refused.
-The parts of the last results are known; :meth:`Ranges.release` forgets those before.
+``start`` to ``end``, or with ``not`` all but these. What the numbers stand for is an :class:`Answer`: the probing rows,
+the array, and the stored rows. Those never change, and their memory is not freed as long as an answer is known. An
+answer has a number which no other of any join has, so a record is turned into the pairs that were found, or is refused.
+The answers of the last results are known; :meth:`Ranges.release` forgets those before.
 
-Where the window's edge runs through an array, a part knows from which place on each probing row meets rows. A record's
-``pairs`` counts just these, and only they become pairs. Pairs that an index found one by one, or that had to be
-verified, are an array of their own: in the order in which they were found, a record for each stretch of one row.
+Where the window's edge runs through an array, an answer knows from which place on each probing row meets rows. A
+record's ``pairs`` counts just these, and only they become pairs. Pairs that an index found one by one, or that had to
+be verified, are an array of their own: in the order in which they were found, a record for each stretch of one row.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RECORDS: Final = pa.schema(
     [
         pa.field(name, kind, nullable=False)
         for name, kind in (
-            ("part", pa.int64()),
+            ("answer", pa.int64()),
             ("side", pa.dictionary(pa.int8(), pa.string())),
             ("row", pa.int32()),
             ("start", pa.int64()),
@@ -141,7 +141,7 @@ def _counted(pairs: int) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Answer:
     """What the numbers of some records stand for."""
 
     side: StreamName
@@ -185,39 +185,39 @@ class Ranges:
     def __init__(self, schemas: Mapping[StreamName, pa.Schema], pairs: pa.Schema) -> None:
         self.saved = pairs
         self._columns = {side: list(range(len(schema))) for side, schema in schemas.items()}
-        self._parts: dict[int, Part] = {}
-        self._next = count(secrets.randbits(40) << 22)  # so that no other join's parts have these numbers
+        self._answers: dict[int, Answer] = {}
+        self._next = count(secrets.randbits(40) << 22)  # so that no other join's answers have these numbers
         self._released: list[int] = []
 
     def tables(self, batch: KeyedBatch, found: Iterable[Found]) -> list[pa.Table]:
         """Return a batch's records, and remember what they stand for."""
-        return [self._records(*self._part_of(batch, match)) for match in found if match.count]
+        return [self._records(*self._answer_of(batch, match)) for match in found if match.count]
 
-    def _part_of(self, batch: KeyedBatch, match: Found) -> tuple[Part, Int32s, Int64s, Int64s, Int64s]:
-        """Return a part, and of each of its records row, start, end and number of pairs."""
+    def _answer_of(self, batch: KeyedBatch, match: Found) -> tuple[Answer, Int32s, Int64s, Int64s, Int64s]:
+        """Return an answer, and of each of its records row, start, end and number of pairs."""
         columns = self._columns[batch.side]
         probing = batch.rows if batch.rows.num_columns == len(columns) else batch.rows.select(columns)
         if isinstance(match, Match):
             stored = Held(((0, match.stored),)) if match.source is None else match.source.hold()
             ends = np.append(np.flatnonzero(np.diff(match.who)) + 1, len(match.who))
             start = np.append(0, ends[:-1])
-            part = Part(batch.side, probing, match.row, stored)
-            return part, match.who[start], start, ends, ends - start
+            answer = Answer(batch.side, probing, match.row, stored)
+            return answer, match.who[start], start, ends, ends - start
         ranges = match.ranges
-        part = Part(batch.side, probing, ranges.row, match.payload.hold(), match.but, match.bound, match.places)
-        return part, ranges.who, ranges.start, ranges.end, match.counted()
+        answer = Answer(batch.side, probing, ranges.row, match.payload.hold(), match.but, match.bound, match.places)
+        return answer, ranges.who, ranges.start, ranges.end, match.counted()
 
-    def _records(self, part: Part, row: Int32s, start: Int64s, end: Int64s, pairs: Int64s) -> pa.Table:
+    def _records(self, answer: Answer, row: Int32s, start: Int64s, end: Int64s, pairs: Int64s) -> pa.Table:
         number = next(self._next)
-        self._parts[number] = part
-        side = np.full(len(row), list(OTHER_SIDE).index(part.side), np.int8)
+        self._answers[number] = answer
+        side = np.full(len(row), list(OTHER_SIDE).index(answer.side), np.int8)
         columns = {
-            "part": np.full(len(row), number),
+            "answer": np.full(len(row), number),
             "side": pa.DictionaryArray.from_arrays(side, SIDES),
             "row": row,
             "start": start,
             "end": end,
-            "not": np.full(len(row), part.but),
+            "not": np.full(len(row), answer.but),
             "pairs": pairs,
         }
         return pa.Table.from_arrays([pa.array(column) for column in columns.values()], schema=RECORDS)
@@ -229,8 +229,8 @@ class Ranges:
     def release(self, results: pa.Table) -> None:
         """Forget what the results before these stand for."""
         for number in self._released:
-            self._parts.pop(number, None)
-        self._released = pc.unique(results["part"]).to_pylist()
+            self._answers.pop(number, None)
+        self._released = pc.unique(results["answer"]).to_pylist()
 
     def save(self, results: pa.Table) -> pa.Table:
         """Return the pairs of records."""
@@ -242,14 +242,14 @@ class Ranges:
             return RECORDS.empty_table()
         rows = saved.unify_dictionaries().combine_chunks().to_batches()[0]
         split = len(self._columns["left"])
-        part = Part(
+        answer = Answer(
             "left",
             rows.select(list(range(split))),
             np.arange(rows.num_rows, dtype=np.int32),
             Held(((0, rows.select(list(range(split, rows.num_columns)))),)),
         )
         place = np.arange(rows.num_rows)
-        return self._records(part, part.array, place, place + 1, np.ones(len(place), np.int64))
+        return self._records(answer, answer.array, place, place + 1, np.ones(len(place), np.int64))
 
     # --- records as pairs -------------------------------------------------------------------------------------------
 
@@ -260,38 +260,38 @@ class Ranges:
             raise refuse_records(what, "ranges")
         if any(column.null_count for column in records.columns):
             raise refuse_records("a record with a null", "ranges")
-        tables = [table for part, some in self._by_part(records) for table in self._pairs(part, some)]
+        tables = [table for answer, some in self._by_answer(records) for table in self._pairs(answer, some)]
         return pa.concat_tables(tables) if tables else self.saved.empty_table()
 
-    def _by_part(self, records: pa.Table) -> Iterator[tuple[Part, pa.Table]]:
-        numbers = np.asarray(records["part"])
+    def _by_answer(self, records: pa.Table) -> Iterator[tuple[Answer, pa.Table]]:
+        numbers = np.asarray(records["answer"])
         order = np.argsort(numbers, kind="stable")
         if np.any(order[1:] < order[:-1]):
             records, numbers = records.take(pa.array(order)), numbers[order]
         borders = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for begin, end in pairwise(borders if len(numbers) else []):
-            part = self._parts.get(int(numbers[begin]))
-            if part is None:
-                raise refuse_records(f"a record of part {numbers[begin]}, which belongs to other results", "ranges")
-            yield part, records.slice(begin, end - begin)
+            answer = self._answers.get(int(numbers[begin]))
+            if answer is None:
+                raise refuse_records(f"a record of answer {numbers[begin]}, which belongs to other results", "ranges")
+            yield answer, records.slice(begin, end - begin)
 
-    def _pairs(self, part: Part, records: pa.Table) -> Iterator[pa.Table]:
-        """Yield the pairs of a part's records, a bounded number at a time."""
+    def _pairs(self, answer: Answer, records: pa.Table) -> Iterator[pa.Table]:
+        """Yield the pairs of an answer's records, a bounded number at a time."""
         who, start, end = (np.asarray(records[name]) for name in ("row", "start", "end"))
-        _check(part, who, start, end)
-        if part.but:
-            who, start, end = _rest(who, start, end, len(part.array))
+        _check(answer, who, start, end)
+        if answer.but:
+            who, start, end = _rest(who, start, end, len(answer.array))
         totals = np.cumsum(end - start)
         cuts = np.searchsorted(totals, np.arange(contract.PAIRS_AT_ONCE, totals[-1], contract.PAIRS_AT_ONCE), "right")
         for some in np.split(np.arange(len(who)), np.unique(cuts)):
-            own, row = part.pairs(who[some], start[some], end[some])
+            own, row = answer.pairs(who[some], start[some], end[some])
             if len(own):
-                yield part.table(own, row, self.saved)
+                yield answer.table(own, row, self.saved)
 
 
-def _check(part: Part, who: Int32s, start: Int64s, end: Int64s) -> None:
-    """Raise unless records lie within their part: they are read from memory without a further look."""
-    within = (who >= 0) & (who < part.probing.num_rows) & (start >= 0) & (start <= end) & (end <= len(part.array))
+def _check(answer: Answer, who: Int32s, start: Int64s, end: Int64s) -> None:
+    """Raise unless records lie within their answer: they are read from memory without a further look."""
+    within = (who >= 0) & (who < answer.probing.num_rows) & (start >= 0) & (start <= end) & (end <= len(answer.array))
     if not within.all():
         at = int(np.flatnonzero(~within)[0])
         raise refuse_records(f"a record that was changed: row {who[at]}, from {start[at]} to {end[at]}", "ranges")
