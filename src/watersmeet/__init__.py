@@ -5,8 +5,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.engine.metrics import Complete, JoinMetrics
 from watersmeet.engine.multiway.multi_stream_join import MultiJoinMetrics, MultiStreamJoin
-from watersmeet.engine.stream_join import Complete, JoinMetrics, StreamJoin
+from watersmeet.engine.stream_join import StreamJoin
 from watersmeet.spec.errors import (
     ColumnTypeError,
     LateRowError,

@@ -130,14 +130,14 @@ class Lifecycle:
             self._changing()
         table = self._next_under_way()
         if table is not None:
-            self._count(table.num_rows)
+            self._hand_out(table)
         return table
 
     def _take_owed(self) -> None:
         """Give results that a snapshot has found to the next iterator: no caller has got them."""
 
-    def _count(self, results: int) -> None:
-        """Count results that a caller gets."""
+    def _hand_out(self, results: pa.Table) -> None:
+        """Take note that a caller gets these results."""
         raise NotImplementedError
 
     def _rest(self) -> list[pa.Table]:

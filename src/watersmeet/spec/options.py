@@ -23,6 +23,7 @@ __all__ = [
     "Balance",
     "How",
     "Late",
+    "ResultForm",
     "Strategy",
     "Structure",
     "StructureName",
@@ -34,11 +35,14 @@ __all__ = [
     "check_weights",
     "refuse_complete",
     "refuse_fanout",
+    "refuse_records",
+    "refuse_result",
     "refuse_weights",
 ]
 
 How = Literal["inner"]
 Late = Literal["drop", "error"]
+ResultForm = Literal["pairs", "ranges", "count"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 Structure = Literal["auto"] | StructureName
@@ -49,6 +53,7 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "how": get_args(How),
     "late": get_args(Late),
     "order": (None, *STRICT),
+    "result": get_args(ResultForm),
     "topology": get_args(TopologyName),
     "structure": ("auto", *get_args(StructureName)),
     "strategy": get_args(Strategy),
@@ -85,6 +90,27 @@ def check_threads(cores: object) -> None:
     check_options(cores=cores)
     if isinstance(cores, int) and cores > MOST_THREADS:
         raise _refused("cores", cores, f"at most {MOST_THREADS}", "give the number of this machine's cores")
+
+
+def refuse_result(result: str, order: object) -> SpecificationError:
+    """Return the error for an order of results that are no pairs."""
+    return SpecificationError(
+        f"result={result!r} with order={order!r}: neither ranges nor a count stand for pairs one after the other",
+        'an order with result="pairs"; order=None with any other result',
+        "leave order out",
+    )
+
+
+def refuse_records(what: str, result: str) -> SpecificationError:
+    """Return the error for turning into pairs what is no record of ranges that a join still knows."""
+    return SpecificationError(
+        f"pairs_of() was given {what}",
+        'with result="ranges" the records, or some of them, that the join returned last: by push, poll, finish or an '
+        "iterator of pushes",
+        "turn records into pairs before the next results are asked for"
+        if result == "ranges"
+        else 'build the join with result="ranges"',
+    )
 
 
 def refuse_fanout(fanout: int, topology: str) -> SpecificationError:

@@ -187,11 +187,11 @@ class MultiStreamJoin(Lifecycle):
 
     def _delivered(self, results: list[pa.Table]) -> pa.Table:
         found = pa.concat_tables(results) if results else self.schema.empty_table()
-        self._count(found.num_rows)
+        self._hand_out(found)
         return found
 
-    def _count(self, results: int) -> None:
-        self._results += results
+    def _hand_out(self, results: pa.Table) -> None:
+        self._results += results.num_rows
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
