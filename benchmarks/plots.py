@@ -21,6 +21,8 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 FIXED: Final = {"rap_table": 0, "wib_tree": 1, "bi_sort": 2, "bi_sort, pairs": 5, "hash": 3, "scan": 7}
 PANEL_INCHES: Final = (4.6, 3.7)
 WIDE_INCHES: Final = (6.4, 3.9)
+DASHES: Final = ("--", ":", "-.")
+POINTS: Final = ("*", "P", "X")
 LITTLE_SPAN: Final = 50
 FOUR: Final = 4
 PLAIN: Final = 1000
@@ -57,12 +59,18 @@ def draw(figure: Figure, folder: Path) -> Path:
 
 
 def _draw_lines(axis: Axes, panel: Panel) -> None:
-    for number, series in enumerate(panel.series):
+    ours = [series for series in panel.series if not series.theirs]
+    for number, series in enumerate(ours):
         style = FIXED.get(series.label, number) % len(COLOURS)
         look: dict[str, Any] = {"color": COLOURS[style], "marker": MARKERS[style], "markersize": 5, "linewidth": 1.6}
         axis.plot(series.x, series.y, label=series.label, **look)
         if panel.marks:
             axis.axvline(panel.marks[number], color=COLOURS[style], linestyle="--", linewidth=1)
+    for number, series in enumerate(series for series in panel.series if series.theirs):
+        look = {"color": "black", "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.2}
+        if len(series.x) == 1:
+            look = {"color": "black", "linestyle": "none", "marker": POINTS[number % len(POINTS)], "markersize": 10}
+        axis.plot(series.x, series.y, label=series.label, **look)
     if panel.x_log:
         axis.set_xscale("log", base=2)
         ticks = sorted({x for series in panel.series for x in series.x})

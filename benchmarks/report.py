@@ -68,6 +68,8 @@ class Series:
     label: str
     x: list[float]
     y: list[float]
+    theirs: bool = False
+    """What a paper says, beside ours: black, and without a place among the colours."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,7 @@ def write_json(path: Path, name: str, description: Description, result: Result, 
         "notes": result.notes,
         "runs": result.runs,
         "plots": [f"{figure.name}.png" for figure in result.figures],
+        "figures": [asdict(figure) for figure in result.figures],
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

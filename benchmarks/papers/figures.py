@@ -1,0 +1,131 @@
+"""The figures and tables of the papers that show measurements, and which panels of our experiments show the same.
+
+To add a figure, name the experiment, the figure in its result, and the panel there. What its paper says of
+it is in ``facts.py``. One without panels cannot be repeated here; ``docs/papers.md`` says why, and where in the code is
+what drawings and pseudo code show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["FIGURES", "PAPERS", "Ours", "Paper", "Shown", "figures_of"]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One of the five."""
+
+    title: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A panel of one of our experiments."""
+
+    experiment: str
+    """As ``suite/name``."""
+    figure: str
+    panel: int = 0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure or table of a paper."""
+
+    about: str
+    ours: tuple[Ours, ...] = ()
+
+
+def figures_of(only: Iterable[str]) -> dict[str, Shown]:
+    """Return the figures named, by their papers or by themselves; of no names all."""
+    names = set(only)
+    return {
+        name: shown for name, shown in FIGURES.items() if not names or name in names or name.partition("/")[0] in names
+    }
+
+
+def _of_structure(number: int, structure: str) -> dict[str, Shown]:
+    """Return PanJoin's figures a to e of one structure."""
+    return {
+        f"panjoin/{number}{letter}": Shown(f"{what} {structure} {over}", (Ours(f"kernels/{name}", figure, panel),))
+        for letter, what, over, name, panel in (
+            ("a", "rows into", "by batch and partitions", "insertion", 0),
+            ("b", "rows into", "by batch and subwindow", "insertion", 1),
+            ("c", "equality probes of", "by size of a partition", "probing", 0),
+            ("d", "equality probes of", "by matches a row", "probing", 1),
+            ("e", "band probes of", "by matches a row", "probing", 2),
+        )
+        for figure in (f"{name}_{structure}",)
+    }
+
+
+PAPERS: Final = {
+    "handshake": Paper("How Soccer Players Would do Stream Joins", "4 Xeon X7560, 32 cores; Virtex-6"),
+    "circular": Paper("A Scalable Circular Pipeline Design", "a circuit at 100 MHz, simulated"),
+    "splitjoin": Paper("SplitJoin", "4 Xeon E5-4650, 32 cores"),
+    "panjoin": Paper("PanJoin", "2 Xeon Gold 6148, 40 cores a node; Arria 10"),
+    "cluster": Paper("Stream Joins in a Shared-Nothing Cluster", "2 Pentium III, 930 MHz, a node"),
+}
+"""By the name that ``ONLY=`` takes."""
+FIGURES: Final = {
+    "handshake/8": Shown("throughput over cores, time windows", (Ours("engine/time_windows", "time_windows"),)),
+    "handshake/9": Shown("throughput over cores, merge join on every core"),
+    "handshake/10": Shown("clock of the FPGA over cores"),
+    "handshake/13": Shown("throughput of the FPGA over cores, one window", (Ours("engine/lock_step", "lock_step"),)),
+    **{
+        f"circular/7{letter}": Shown(
+            f"input rate of 3 to 8 streams, match probability {probability}",
+            (
+                Ours("multiway/pipeline", "multiway_pipeline", panel),
+                Ours("multiway/streams", "multiway_streams", panel),
+            ),
+        )
+        for panel, (letter, probability) in enumerate((("a", "nearly 0"), ("b", "low"), ("c", "0.01 %")))
+    },
+    "splitjoin/12": Shown("throughput over cores, time windows", (Ours("engine/time_windows", "time_windows"),)),
+    "splitjoin/13": Shown("visiting latency over cores", (Ours("engine/latency", "latency"),)),
+    "splitjoin/15": Shown("latency of every stage over cores, time windows"),
+    "splitjoin/16": Shown("throughput over cores, count windows", (Ours("engine/scaling", "scaling"),)),
+    "splitjoin/17": Shown("throughput by matches", (Ours("engine/selectivity", "selectivity"),)),
+    "splitjoin/18": Shown("latency of every stage over cores, count windows"),
+    "splitjoin/19": Shown("throughput by the precision of order", (Ours("engine/ordering", "ordering"),)),
+    **_of_structure(10, "rap_table"),
+    "panjoin/10f": Shown(
+        "error of the splitters by adjustments",
+        tuple(Ours("kernels/splitters", "splitters", panel) for panel in range(3)),
+    ),
+    **_of_structure(11, "wib_tree"),
+    "panjoin/11f": Shown("WiB+-Tree over a plain B-tree"),
+    **_of_structure(12, "bi_sort"),
+    "panjoin/12f": Shown("rows into bi_sort by its buffer"),
+    "panjoin/13a": Shown("rows in, compared", (Ours("kernels/insertion", "insertion_compared"),)),
+    "panjoin/13b": Shown("band probes, compared", (Ours("kernels/probing", "probing_compared"),)),
+    "panjoin/14a": Shown("rows in, on an FPGA"),
+    "panjoin/14b": Shown("probes, on an FPGA"),
+    "panjoin/table I": Shown("resources of the FPGA"),
+    "panjoin/15a": Shown("throughput of a cluster by batch"),
+    "panjoin/15b": Shown("throughput of a cluster by matches"),
+    "panjoin/15c": Shown("share of receiving results, by matches"),
+    "panjoin/15d": Shown("throughput of a cluster by workers"),
+    "panjoin/15e": Shown("against nested loops, window of 8M rows"),
+    "panjoin/15f": Shown("against nested loops, window of 128M rows"),
+    "panjoin/15g": Shown("throughput inside Storm"),
+    "panjoin/15h": Shown("throughput inside Storm, over that of an empty system"),
+    "cluster/5": Shown("production delay over the rate, few slaves", (Ours("cluster/delay", "delay"),)),
+    "cluster/6": Shown("production delay over the rate, more slaves", (Ours("cluster/delay", "delay"),)),
+    "cluster/7": Shown("processor time, fine tuning or not", (Ours("cluster/delay", "processor_time"),)),
+    "cluster/8": Shown("production delay, fine tuning or not", (Ours("cluster/delay", "delay", 1),)),
+    "cluster/9": Shown("idle time and communication without fine tuning"),
+    "cluster/10": Shown("idle time and communication with fine tuning"),
+    "cluster/11": Shown("communication over slaves", (Ours("cluster/communication", "communication"),)),
+    "cluster/12": Shown("communication over the rate", (Ours("cluster/communication", "communication", 1),)),
+    "cluster/13": Shown("production delay over the distribution epoch", (Ours("cluster/delay", "delay_epoch"),)),
+    "cluster/14": Shown(
+        "communication over the distribution epoch", (Ours("cluster/communication", "communication", 2),)
+    ),
+}
+"""By ``paper/number``, in the order of the papers."""
