@@ -89,13 +89,18 @@ def _draw_lines(axis: Axes, panel: Panel) -> None:
     axis.set_ylabel(panel.y_label, fontsize=9)
     axis.tick_params(labelsize=8, labelleft=True)
     axis.grid(visible=True, which="major", linewidth=0.4, alpha=0.6)
-    if len(panel.series) > 1:
+    if len(panel.series) > len(ours):
+        axis.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+    elif len(ours) > 1:
         axis.legend(fontsize=7.5, framealpha=0.85)
 
 
 def _draw_bars(axis: Axes, panel: Panel) -> None:
     lengths = [series.y[0] for series in panel.series]
-    colours = [COLOURS[FIXED.get(series.label, number) % len(COLOURS)] for number, series in enumerate(panel.series)]
+    colours = [
+        "black" if series.theirs else COLOURS[FIXED.get(series.label, number) % len(COLOURS)]
+        for number, series in enumerate(panel.series)
+    ]
     bars = axis.barh([series.label for series in panel.series], lengths, color=colours, height=0.6)
     axis.bar_label(
         bars, [ticker.EngFormatter(places=1, sep=" ")(length) for length in lengths], padding=4, fontsize=8.5

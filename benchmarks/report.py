@@ -38,6 +38,8 @@ MILLION, THOUSAND, TEN_THOUSAND, HUNDRED = 1e6, 1e3, 1e4, 100
 KI = 1024
 QUIET_SECONDS = 5.0
 SCREEN: Final = Console(highlight=False, soft_wrap=True)
+if not SCREEN.is_terminal:
+    SCREEN.width = 1000  # a table in a file is not cut off
 ERRORS: Final = Console(highlight=False, soft_wrap=True, stderr=True)
 
 

@@ -34,7 +34,7 @@ ABOUT: Final = Description(
     shape="the experiments say what they were fed",
     expected="the same shapes; rates of other machines are not judged",
 )
-MILLION: Final = 1e6
+HUNDRED: Final = 100
 COLUMNS: Final = ("figure", "what", "the paper", "ours", "ours over theirs", "the same", "drawn by")
 
 
@@ -75,6 +75,7 @@ def run_papers(options: Options, only: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     result = Result()
     lines: list[tuple[Cell, ...]] = []
+    not_drawn = []
     for name, shown in chosen.items():
         if shown.ours:
             drawn = _figure(name, shown, taken)
@@ -82,7 +83,9 @@ def run_papers(options: Options, only: Sequence[str] | None = None) -> int:
             result.figures.append(drawn)
             lines += _lines(name, shown, taken)
         else:
-            result.notes.append(f"{name}: {shown.about}: docs/papers.md says why it is not repeated")
+            not_drawn.append(name)
+    if not_drawn:
+        result.notes.append(f"docs/papers.md says why these are not drawn: {', '.join(not_drawn)}")
     columns = ("experiment", "kind", "taken", "processor", "cores", "load before")
     result.tables = [
         Table("ours beside theirs", COLUMNS, lines, "-: not judged, since it depends on machine or size"),
@@ -142,7 +145,7 @@ def _figure(name: str, shown: Shown, taken: dict[str, _Taken]) -> Figure:
         kind = "a model" if some.model else f"{some.content['machine']['cores']} cores"
         title = f"{ours.experiment} ({kind}): {panel.title}"
         panels.append(replace(panel, title=title, series=[*panel.series, *theirs]))
-    title = f"{PAPERS[paper].title}, {number}: {shown.about}\nblack: the paper ({PAPERS[paper].machine})"
+    title = f"{PAPERS[paper].name}, {_called(number)}: {shown.about}\nblack: the paper ({PAPERS[paper].machine})"
     return Figure(name.replace("/", "_").replace(" ", "_"), title, panels)
 
 
@@ -150,12 +153,20 @@ def _claims(name: str, panel: int) -> list[Claim]:
     return [claim for claim in CLAIMS if (claim.figure, claim.panel) == (name, panel)]
 
 
+def _called(number: str) -> str:
+    return number if number.startswith("table") else f"figure {number}"
+
+
 def _theirs(claim: Claim, panel: Panel) -> Series | None:
+    """Return what the paper's number looks like: from its least to its most, where it gives both."""
     if claim.theirs is None:
         return None
-    value = claim.theirs[0] if isinstance(claim.theirs, tuple) else claim.theirs
-    line = claim.rule.theirs(panel.series, value)
-    return None if line is None else replace(line, label=f"{claim.what}: {_number(claim.theirs)}", theirs=True)
+    values = claim.theirs if isinstance(claim.theirs, tuple) else (claim.theirs,)
+    lines = [line for value in values if (line := claim.rule.theirs(panel.series, value)) is not None]
+    if not lines:
+        return None
+    label = f"paper: {claim.what}: {_number(claim.theirs)}"
+    return Series(label, [x for line in lines for x in line.x], [y for line in lines for y in line.y], theirs=True)
 
 
 def _lines(name: str, shown: Shown, taken: dict[str, _Taken]) -> list[tuple[Cell, ...]]:
@@ -189,4 +200,4 @@ def _paper(claim: Claim) -> str:
 def _number(value: float | tuple[float, float]) -> str:
     if isinstance(value, tuple):
         return f"{value[0]:g} to {value[1]:g}"
-    return f"{value:,.6g}" if value < MILLION else f"{value:g}"
+    return f"{value:,.0f}" if value >= HUNDRED else f"{value:.3g}"

@@ -16,9 +16,9 @@ __all__ = ["FIGURES", "PAPERS", "Ours", "Paper", "Shown", "figures_of"]
 
 @dataclass(frozen=True)
 class Paper:
-    """One of the five."""
+    """One of the five: what its figures are called here, and what it measured on."""
 
-    title: str
+    name: str
     machine: str
 
 
@@ -64,11 +64,11 @@ def _of_structure(number: int, structure: str) -> dict[str, Shown]:
 
 
 PAPERS: Final = {
-    "handshake": Paper("How Soccer Players Would do Stream Joins", "4 Xeon X7560, 32 cores; Virtex-6"),
-    "circular": Paper("A Scalable Circular Pipeline Design", "a circuit at 100 MHz, simulated"),
+    "handshake": Paper("Handshake join", "4 Xeon X7560, 32 cores; Virtex-6"),
+    "circular": Paper("Circular-MJ", "a circuit at 100 MHz, simulated"),
     "splitjoin": Paper("SplitJoin", "4 Xeon E5-4650, 32 cores"),
     "panjoin": Paper("PanJoin", "2 Xeon Gold 6148, 40 cores a node; Arria 10"),
-    "cluster": Paper("Stream Joins in a Shared-Nothing Cluster", "2 Pentium III, 930 MHz, a node"),
+    "cluster": Paper("Shared-nothing cluster", "2 Pentium III, 930 MHz, a node"),
 }
 """By the name that ``ONLY=`` takes."""
 FIGURES: Final = {
@@ -113,8 +113,8 @@ FIGURES: Final = {
     "panjoin/15d": Shown("throughput of a cluster by workers"),
     "panjoin/15e": Shown("against nested loops, window of 8M rows"),
     "panjoin/15f": Shown("against nested loops, window of 128M rows"),
-    "panjoin/15g": Shown("throughput inside Storm"),
-    "panjoin/15h": Shown("throughput inside Storm, over that of an empty system"),
+    "panjoin/15g": Shown("throughput inside an engine", (Ours("spark/speed", "speed"),)),
+    "panjoin/15h": Shown("throughput inside an engine, over an empty system's", (Ours("spark/speed", "speed"),)),
     "cluster/5": Shown("production delay over the rate, few slaves", (Ours("cluster/delay", "delay"),)),
     "cluster/6": Shown("production delay over the rate, more slaves", (Ours("cluster/delay", "delay"),)),
     "cluster/7": Shown("processor time, fine tuning or not", (Ours("cluster/delay", "processor_time"),)),

@@ -15,11 +15,11 @@ from benchmarks.report import Series
 
 __all__ = [
     "Change",
+    "Ends",
     "Growth",
     "Height",
     "Highest",
     "Knee",
-    "Latest",
     "LeadsFrom",
     "Lines",
     "Peak",
@@ -110,6 +110,27 @@ class Ratio(Rule):
 
 
 @dataclass(frozen=True)
+class Ends(Rule):
+    """One curve's end over another's, wherever they end: the means of their last points."""
+
+    who: Who
+    to: Who
+    points: int = 4
+
+    def measured(self, lines: Lines) -> float:
+        own, other = (self._end(line_of(lines, who)) for who in (self.who, self.to))
+        return own / other
+
+    def theirs(self, lines: Lines, value: float) -> Series | None:
+        line = line_of(lines, self.who)
+        return Series("", [line.x[-1]], [value * self._end(line_of(lines, self.to))])
+
+    def _end(self, line: Series) -> float:
+        last = line.y[-self.points :]
+        return sum(last) / len(last)
+
+
+@dataclass(frozen=True)
 class Height(Rule):
     """A curve's value at the place nearest to the paper's."""
 
@@ -136,19 +157,6 @@ class Highest(Rule):
     def theirs(self, lines: Lines, value: float) -> Series | None:
         line = line_of(lines, self.who)
         return Series("", [line.x[0], line.x[-1]], [value, value])
-
-
-@dataclass(frozen=True)
-class Latest(Rule):
-    """A curve's last value, wherever it is."""
-
-    who: Who
-
-    def measured(self, lines: Lines) -> float:
-        return line_of(lines, self.who).y[-1]
-
-    def theirs(self, lines: Lines, value: float) -> Series | None:
-        return Series("", [line_of(lines, self.who).x[-1]], [value])
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from benchmarks.papers.facts import CLAIMS, Claim
 from benchmarks.papers.figures import FIGURES, PAPERS, figures_of
 from benchmarks.papers.rules import (
     Change,
+    Ends,
     Growth,
     Height,
     Highest,
@@ -25,10 +26,11 @@ from benchmarks.papers.rules import (
     Spread,
     Widening,
 )
-from benchmarks.report import Series
+from benchmarks.plots import draw
+from benchmarks.report import Figure, Panel, Series
 from benchmarks.suite import SUITES
 
-pytest.importorskip("matplotlib")
+mpl = pytest.importorskip("matplotlib")
 
 X = [1.0, 2.0, 4.0, 8.0]
 LINES = [
@@ -52,6 +54,8 @@ LINES = [
         (Ratio("linear", "flat", "first"), 2 / 3),
         (Ratio("linear", "flat", "most"), 8 / 3),
         (Ratio("linear", "flat", "least"), 2 / 3),
+        (Ends("linear", "flat"), 37.5 / 30),
+        (Ends("linear", "flat", points=1), 80 / 30),
         (Height("linear", 3.9), 40),
         (Height("linear", 100), 80),
         (Highest("flat"), 30),
@@ -96,6 +100,16 @@ def test_claim_is_about_a_panel_and_can_fail(claim: Claim) -> None:
         assert all(low <= each <= high for each in theirs), "the paper's own number has the paper's shape"
 
 
+@pytest.mark.parametrize("bars", [False, True])
+def test_what_is_theirs_is_black_and_in_the_legend(bars: bool, tmp_path: Path) -> None:
+    lines = [Series("ours", [1], [2]), Series("paper: a point", [1], [3], theirs=True)]
+    drawn = draw(Figure("both", "both", [Panel("", "x", "y", lines, bars=bars)]), tmp_path)
+    pixels = mpl.image.imread(drawn)[..., :3].reshape(-1, 3)
+    ours = [0, 0x72 / 255, 0xB2 / 255]
+    assert (abs(pixels - ours).max(axis=1) < 0.01).any()
+    assert (pixels.max(axis=1) == 0).sum() > 100, "a black mark, beside the text's thin lines"
+
+
 def test_figures_name_papers_and_experiments() -> None:
     for name, shown in FIGURES.items():
         assert name.partition("/")[0] in PAPERS
@@ -120,7 +134,7 @@ def test_a_figure_is_drawn_beside_the_papers(tmp_path: Path, capsys: pytest.Capt
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "=== lock_step: " in printed
-    assert "handshake/10: clock of the FPGA over cores: docs/papers.md says why" in printed
+    assert "docs/papers.md says why these are not drawn: handshake/10" in printed
     assert (tmp_path / "papers" / "handshake_13.png").is_file()
     written = json.loads((tmp_path / "papers" / "papers.json").read_text())
     (line,) = written["runs"]
