@@ -23,6 +23,7 @@ PANEL_INCHES: Final = (4.6, 3.7)
 WIDE_INCHES: Final = (6.4, 3.9)
 DASHES: Final = ("--", ":", "-.")
 POINTS: Final = ("*", "P", "X")
+FLAT: Final = 2
 LITTLE_SPAN: Final = 50
 FOUR: Final = 4
 PLAIN: Final = 1000
@@ -80,8 +81,11 @@ def _draw_lines(axis: Axes, panel: Panel) -> None:
     else:
         axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     if panel.y_log:
+        heights = [y for series in panel.series for y in series.y]
         axis.set_yscale("log")
-        _mark_decades(axis.yaxis, [y for series in panel.series for y in series.y])
+        if max(heights) < FLAT * min(heights):
+            axis.set_ylim(min(heights) / FLAT, max(heights) * FLAT)  # what is flat looks flat
+        _mark_decades(axis.yaxis, [*heights, *axis.get_ylim()])
     else:
         axis.set_ylim(0, 1.2 * max(y for series in panel.series for y in series.y))
     axis.set_title(panel.title, fontsize=9.5)

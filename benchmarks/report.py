@@ -165,7 +165,7 @@ def short_number(number: float) -> str:
         return f"{number / KI / KI:.0f}M"
     if number >= KI and number % KI == 0:
         return f"{number / KI:.0f}K"
-    return f"{number:.0f}" if float(number).is_integer() else f"{number:g}"
+    return f"{number:.0f}" if float(number).is_integer() else f"{number:.3g}"
 
 
 def show_table(table: Table) -> None:

@@ -145,7 +145,8 @@ def _figure(name: str, shown: Shown, taken: dict[str, _Taken]) -> Figure:
         kind = "a model" if some.model else f"{some.content['machine']['cores']} cores"
         title = f"{ours.experiment} ({kind}): {panel.title}"
         panels.append(replace(panel, title=title, series=[*panel.series, *theirs]))
-    title = f"{PAPERS[paper].name}, {_called(number)}: {shown.about}\nblack: the paper ({PAPERS[paper].machine})"
+    says = "the paper, in black" if any(line.theirs for panel in panels for line in panel.series) else "the paper"
+    title = f"{PAPERS[paper].name}, {_called(number)}: {shown.about}\n{says}: {PAPERS[paper].machine}"
     return Figure(name.replace("/", "_").replace(" ", "_"), title, panels)
 
 

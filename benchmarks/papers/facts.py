@@ -49,7 +49,7 @@ OVER: Final[Span] = (1.0, math.inf)
 UNDER: Final[Span] = (0.0, 1.0)
 SPLIT, LOW_LATENCY = "splitjoin", "low_latency_handshake"
 CLAIMS: Final = (
-    Claim("handshake/8", "as which power of the cores handshake join grows", Growth("handshake"), (0.35, 0.65), 0.5),
+    Claim("handshake/8", "handshake join grows as the cores to the power of", Growth("handshake"), (0.35, 0.65), 0.5),
     Claim("handshake/13", "cores with the highest throughput", Peak("model"), (100, 100), 100),
     # Circular-MJ: every stage takes its own stream's rows, so the rate is linear in the stages until matches fill them
     Claim("circular/7a", "8 streams over 3, windows full", Ends(-1, 0), (2.4, 2.95), 8 / 3),
@@ -65,7 +65,7 @@ CLAIMS: Final = (
     Claim("splitjoin/13", "low-latency handshake over splitjoin, last", Ratio(LOW_LATENCY, SPLIT, "last"), OVER, 3.3),
     Claim("splitjoin/13", "splitjoin on 28 cores (ms)", Height(SPLIT, 28), None, 8.1),
     Claim("splitjoin/13", "low-latency handshake on 28 cores (ms)", Height(LOW_LATENCY, 28), None, 26.8),
-    Claim("splitjoin/16", "as which power of the cores it grows", Growth(SPLIT), (0.75, 1.1), 1),
+    Claim("splitjoin/16", "grows as the cores to the power of", Growth(SPLIT), (0.75, 1.1), 1),
     Claim("splitjoin/16", "28 cores, 2M rows (rows/s)", Height(SPLIT, 28), None, 5200),
     Claim("splitjoin/17", "most matches over fewest", Change(0), (0.1, 1.1)),
     Claim("splitjoin/19", "few stars over outer order", Ratio("every star", "outer order", "first"), (0.8, 1.25), 1),
@@ -113,7 +113,7 @@ CLAIMS: Final = (
     Claim("cluster/8", "without over with, at most", Ratio("without", "with", "most"), (2, math.inf), 24),
     Claim("cluster/8", "without, 4,000 rows/s (s)", Height("without", 4000), None, 48),
     Claim("cluster/11", "one core: most cores over fewest", Change("one core"), UNDER),
-    Claim("cluster/11", "all cores: as which power of the cores", Growth("all cores"), (0.3, 1.1), 1),
+    Claim("cluster/11", "all cores: grows as their number to the power of", Growth("all cores"), (0.3, 1.1), 1),
     Claim("cluster/11", "adaptive over fixed, most cores", Ratio("all, adaptive", "all cores", "last"), (0, 0.99)),
     Claim("cluster/12", "longest less shortest, end over beginning", Widening("longest", "shortest"), OVER),
     Claim("cluster/13", "longest epoch over shortest", Change(0), OVER),
