@@ -18,7 +18,7 @@ from typing import Any, Final
 from benchmarks.experiment import Experiment
 from benchmarks.machine import machine_facts
 from benchmarks.papers.facts import CLAIMS, Claim
-from benchmarks.papers.figures import FIGURES, PAPERS, Ours, Shown, figures_of
+from benchmarks.papers.figures import FIGURES, PAPERS, Columns, Ours, Shown, figures_of
 from benchmarks.plots import draw
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table, say, show_table, write_json
 from benchmarks.suite import SUITES, Options, run_experiment
@@ -46,17 +46,16 @@ class _Taken:
     content: dict[str, Any]
     model: bool
 
-    def panel(self, ours: Ours) -> Panel:
-        """Return the panel that draws a figure of a paper."""
-        for figure in self.content["figures"]:
-            if figure["name"] == ours.figure and ours.panel < len(figure["panels"]):
-                panel = figure["panels"][ours.panel]
-                return Panel(**{**panel, "series": [Series(**series) for series in panel["series"]]})
-        raise SpecificationError(
-            f"{self.experiment}.json has no panel {ours.panel} of a figure {ours.figure}",
-            f"figures {', '.join(figure['name'] for figure in self.content['figures'])}",
-            "if the file is older than this tree, remove it and run again",
-        )
+    def panel(self, ours: Ours | Columns) -> Panel:
+        """Return what draws a figure of a paper."""
+        try:
+            return ours.panel_of(self.content)
+        except LookupError as error:
+            raise SpecificationError(
+                f"{self.experiment}.json has no {ours.called}",
+                f"figures {', '.join(figure['name'] for figure in self.content['figures'])}, and its tables",
+                "if the file is older than this tree, remove it and run again",
+            ) from error
 
     @property
     def line(self) -> tuple[Cell, ...]:

@@ -68,6 +68,7 @@ CLAIMS: Final = (
     Claim("splitjoin/16", "grows as the cores to the power of", Growth(SPLIT), (0.75, 1.1), 1),
     Claim("splitjoin/16", "28 cores, 2M rows (rows/s)", Height(SPLIT, 28), None, 5200),
     Claim("splitjoin/17", "most matches over fewest", Change(0), (0.1, 1.1)),
+    Claim("splitjoin/18", "execution: most cores over fewest", Change("execution"), UNDER),
     Claim("splitjoin/19", "few stars over outer order", Ratio("every star", "outer order", "first"), (0.8, 1.25), 1),
     Claim("splitjoin/19", "many stars over few", Change("every star"), UNDER),
     # PanJoin: partitions read as they are, and sorted ones

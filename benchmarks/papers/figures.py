@@ -1,17 +1,19 @@
 """The figures and tables of the papers that show measurements, and which panels of our experiments show the same.
 
-To add a figure, name the experiment, the figure in its result, and the panel there. What its paper says of
-it is in ``facts.py``. One without panels cannot be repeated here; ``docs/papers.md`` says why, and where in the code is
-what drawings and pseudo code show.
+To add a figure, name the experiment, and in its result a panel of a figure, or columns of a table. What its paper says
+of it is in ``facts.py``. One without panels cannot be repeated here; ``docs/papers.md`` says why, and where in the code
+is what drawings and pseudo code show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["FIGURES", "PAPERS", "Ours", "Paper", "Shown", "figures_of"]
+from benchmarks.report import Panel, Series
+
+__all__ = ["FIGURES", "PAPERS", "Columns", "Ours", "Paper", "Shown", "figures_of"]
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,53 @@ class Ours:
     figure: str
     panel: int = 0
 
+    @property
+    def called(self) -> str:
+        """What it is, in words."""
+        return f"panel {self.panel} of figure {self.figure}"
+
+    def panel_of(self, content: dict[str, Any]) -> Panel:
+        """Return the panel as a result's JSON has it; KeyError or IndexError where it has none."""
+        panel = {figure["name"]: figure for figure in content["figures"]}[self.figure]["panels"][self.panel]
+        return Panel(**{**panel, "series": [Series(**series) for series in panel["series"]]})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table of one of our experiments, as curves."""
+
+    experiment: str
+    table: int
+    x: str
+    y: tuple[str, ...]
+    unit: str
+    by: str = ""
+    """A column of words: a curve for each."""
+
+    @property
+    def called(self) -> str:
+        """What it is, in words."""
+        return f"columns {', '.join((self.x, *self.y, self.by))} of table {self.table}"
+
+    def panel_of(self, content: dict[str, Any]) -> Panel:
+        """Return the columns as a panel; KeyError or IndexError where there are none."""
+        table = content["tables"][self.table]
+        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+        series = []
+        for word in dict.fromkeys(row[self.by] for row in rows) if self.by else [""]:
+            some = [row for row in rows if not self.by or row[self.by] == word]
+            for name in self.y:
+                label = word if self.by and len(self.y) == 1 else ", ".join(filter(None, (word, name)))
+                series.append(Series(label, [float(row[self.x]) for row in some], [float(row[name]) for row in some]))
+        return Panel(table["title"], self.x, self.unit, series)
+
 
 @dataclass(frozen=True)
 class Shown:
     """A figure or table of a paper."""
 
     about: str
-    ours: tuple[Ours, ...] = ()
+    ours: tuple[Ours | Columns, ...] = ()
 
 
 def figures_of(only: Iterable[str]) -> dict[str, Shown]:
@@ -63,6 +105,9 @@ def _of_structure(number: int, structure: str) -> dict[str, Shown]:
     }
 
 
+STAGES: Final = Columns(
+    "engine/latency", 1, "cores", ("distribution", "execution", "gathering", "whole push"), "milliseconds, mean"
+)
 PAPERS: Final = {
     "handshake": Paper("Handshake join", "4 Xeon X7560, 32 cores; Virtex-6"),
     "circular": Paper("Circular-MJ", "a circuit at 100 MHz, simulated"),
@@ -91,7 +136,7 @@ FIGURES: Final = {
     "splitjoin/15": Shown("latency of every stage over cores, time windows"),
     "splitjoin/16": Shown("throughput over cores, count windows", (Ours("engine/scaling", "scaling"),)),
     "splitjoin/17": Shown("throughput by matches", (Ours("engine/selectivity", "selectivity"),)),
-    "splitjoin/18": Shown("latency of every stage over cores, count windows"),
+    "splitjoin/18": Shown("latency of every stage over cores, count windows", (STAGES,)),
     "splitjoin/19": Shown("throughput by the precision of order", (Ours("engine/ordering", "ordering"),)),
     **_of_structure(10, "rap_table"),
     "panjoin/10f": Shown(

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.papers.facts import CLAIMS, Claim
-from benchmarks.papers.figures import FIGURES, PAPERS, figures_of
+from benchmarks.papers.figures import FIGURES, PAPERS, Columns, figures_of
 from benchmarks.papers.rules import (
     Change,
     Ends,
@@ -108,6 +108,20 @@ def test_what_is_theirs_is_black_and_in_the_legend(bars: bool, tmp_path: Path) -
     ours = [0, 0x72 / 255, 0xB2 / 255]
     assert (abs(pixels - ours).max(axis=1) < 0.01).any()
     assert (pixels.max(axis=1) == 0).sum() > 100, "a black mark, beside the text's thin lines"
+
+
+def test_columns_of_a_table_are_curves() -> None:
+    columns = ["name", "cores", "rate", "most"]
+    rows = [["a", 1, 10.0, 11], ["a", 2, 20.0, 21], ["b", 1, 5.0, 6]]
+    content = {"tables": [{"title": "t", "columns": columns, "rows": rows}]}
+    by_name = Columns("s/e", 0, "cores", ("rate",), "rows/s", by="name").panel_of(content)
+    assert by_name.series == [Series("a", [1, 2], [10, 20]), Series("b", [1], [5])]
+    assert (by_name.title, by_name.x_label, by_name.y_label) == ("t", "cores", "rows/s")
+    both = Columns("s/e", 0, "cores", ("rate", "most"), "rows/s", by="name").panel_of(content)
+    assert [line.label for line in both.series] == ["a, rate", "a, most", "b, rate", "b, most"]
+    content["tables"][0]["rows"] = rows[:2]
+    alone = Columns("s/e", 0, "cores", ("rate", "most"), "rows/s").panel_of(content)
+    assert alone.series == [Series("rate", [1, 2], [10, 20]), Series("most", [1, 2], [11, 21])]
 
 
 def test_figures_name_papers_and_experiments() -> None:
