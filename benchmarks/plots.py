@@ -74,7 +74,7 @@ def _draw_lines(axis: Axes, panel: Panel) -> None:
         axis.plot(series.x, series.y, label=series.label, **look)
     if panel.x_log:
         axis.set_xscale("log", base=2)
-        ticks = sorted({x for series in panel.series for x in series.x})
+        ticks = sorted({x for series in panel.series if len(series.x) == 1 or not series.theirs for x in series.x})
         axis.set_xticks(ticks[:: -(-len(ticks) // MANY_TICKS)] if ticks else [])
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: short_number(x)))
         axis.xaxis.set_minor_locator(ticker.NullLocator())

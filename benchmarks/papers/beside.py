@@ -176,7 +176,7 @@ def _lines(name: str, shown: Shown, taken: dict[str, _Taken]) -> list[tuple[Cell
         some = taken[ours.experiment]
         for claim in _claims(name, at):
             measured = claim.rule.measured(some.panel(ours).series)
-            ratio = measured / claim.theirs if isinstance(claim.theirs, float | int) else None
+            ratio = measured / claim.theirs if isinstance(claim.theirs, float | int) and claim.theirs else None
             verdict = "quick" if some.content["quick"] and claim.within is not None else _verdict(claim, measured)
             lines.append((name, claim.what, _paper(claim), measured, ratio, verdict, ours.experiment))
     return lines

@@ -82,7 +82,7 @@ class Change(Rule):
 
     def theirs(self, lines: Lines, value: float) -> Series | None:
         line = line_of(lines, self.who)
-        return Series("", [line.x[0], line.x[-1]], [line.y[0], line.y[0] * value])
+        return Series("", [line.x[-1]], [line.y[0] * value])
 
 
 @dataclass(frozen=True)
