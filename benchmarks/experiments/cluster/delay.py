@@ -3,8 +3,8 @@
 Figures 5 and 6: mean production delay over the rate, for several numbers of cores; it rises sharply where the cores no
 longer keep up. Figures 7 and 8: processor time and delay with and without *fine tuning*. The paper keeps partitions
 small by extendible hashing; so does our structure ``hash``, and without it a row is compared with all stored rows of
-its group. Figures 9 and 10: what is left of a core's time, and what communication takes of it. Figure 13: delay over the
-length of the distribution epoch.
+its group. Figures 9 and 10: what is left of a core's time, and what communication takes of it. Figure 13: delay over
+the length of the distribution epoch.
 """
 
 from __future__ import annotations
