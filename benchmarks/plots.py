@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 
-from benchmarks.report import Figure, Panel, short_number
+from benchmarks.report import Figure, Panel, Series, short_number
 
 __all__ = ["draw"]
 
@@ -52,17 +53,16 @@ def draw(figure: Figure, folder: Path) -> Path:
         elif figure.panels[at].bars:
             _draw_bars(axis, figure.panels[at])
         else:
-            _draw_lines(axis, figure.panels[at])
+            _draw_lines(axis, figure.panels[at], legend_columns=1 if columns > 1 else 2)
     path = folder / f"{figure.name}.png"
     canvas.savefig(path, dpi=110)
     plt.close(canvas)
     return path
 
 
-def _draw_lines(axis: Axes, panel: Panel) -> None:
+def _draw_lines(axis: Axes, panel: Panel, legend_columns: int) -> None:
     ours = [series for series in panel.series if not series.theirs]
-    for number, series in enumerate(ours):
-        style = FIXED.get(series.label, number) % len(COLOURS)
+    for number, (series, style) in enumerate(zip(ours, _styles(ours), strict=True)):
         look: dict[str, Any] = {"color": COLOURS[style], "marker": MARKERS[style], "markersize": 5, "linewidth": 1.6}
         axis.plot(series.x, series.y, label=series.label, **look)
         if panel.marks:
@@ -94,16 +94,24 @@ def _draw_lines(axis: Axes, panel: Panel) -> None:
     axis.tick_params(labelsize=8, labelleft=True)
     axis.grid(visible=True, which="major", linewidth=0.4, alpha=0.6)
     if len(panel.series) > len(ours):
-        axis.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+        axis.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=legend_columns, frameon=False)
     elif len(ours) > 1:
         axis.legend(fontsize=7.5, framealpha=0.85)
+
+
+def _styles(lines: list[Series]) -> list[int]:
+    """Return a number for each line: its own where it has one, else the next that none of these has."""
+    taken = {FIXED[line.label] for line in lines if line.label in FIXED}
+    free = [number for number in range(len(COLOURS)) if number not in taken] or [0]
+    others = cycle(free)
+    return [FIXED[line.label] if line.label in FIXED else next(others) for line in lines]
 
 
 def _draw_bars(axis: Axes, panel: Panel) -> None:
     lengths = [series.y[0] for series in panel.series]
     colours = [
-        "black" if series.theirs else COLOURS[FIXED.get(series.label, number) % len(COLOURS)]
-        for number, series in enumerate(panel.series)
+        "black" if series.theirs else COLOURS[style]
+        for series, style in zip(panel.series, _styles(panel.series), strict=True)
     ]
     bars = axis.barh([series.label for series in panel.series], lengths, color=colours, height=0.6)
     axis.bar_label(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 from benchmarks.experiment import Experiment
@@ -35,6 +36,8 @@ ABOUT: Final = Description(
     expected="the same shapes; rates of other machines are not judged",
 )
 HUNDRED: Final = 100
+ONE_PANEL, SEVERAL_PANELS = 90, 60
+"""Letters in a line of a panel's title."""
 COLUMNS: Final = ("figure", "what", "the paper", "ours", "ours over theirs", "the same", "drawn by")
 
 
@@ -140,9 +143,10 @@ def _figure(name: str, shown: Shown, taken: dict[str, _Taken]) -> Figure:
     for at, ours in enumerate(shown.ours):
         some = taken[ours.experiment]
         panel = some.panel(ours)
-        theirs = [line for claim in _claims(name, at) if (line := _theirs(claim, panel)) is not None]
+        theirs = [line for claim in _claims(name, at) for line in _theirs(claim, panel)]
         kind = "a model" if some.model else f"{some.content['machine']['cores']} cores"
-        title = f"{ours.experiment} ({kind}): {panel.title}"
+        wide = ONE_PANEL if len(shown.ours) == 1 else SEVERAL_PANELS
+        title = fill(f"{ours.experiment} ({kind}): {panel.title}", wide)
         panels.append(replace(panel, title=title, series=[*panel.series, *theirs]))
     says = "the paper, in black" if any(line.theirs for panel in panels for line in panel.series) else "the paper"
     title = f"{PAPERS[paper].name}, {_called(number)}: {shown.about}\n{says}: {PAPERS[paper].machine}"
@@ -157,16 +161,16 @@ def _called(number: str) -> str:
     return number if number.startswith("table") else f"figure {number}"
 
 
-def _theirs(claim: Claim, panel: Panel) -> Series | None:
+def _theirs(claim: Claim, panel: Panel) -> list[Series]:
     """Return what the paper's number looks like: from its least to its most, where it gives both."""
     if claim.theirs is None:
-        return None
+        return []
     values = claim.theirs if isinstance(claim.theirs, tuple) else (claim.theirs,)
     lines = [line for value in values if (line := claim.rule.theirs(panel.series, value)) is not None]
-    if not lines:
-        return None
     label = f"paper: {claim.what}: {_number(claim.theirs)}"
-    return Series(label, [x for line in lines for x in line.x], [y for line in lines for y in line.y], theirs=True)
+    if len(lines) > 1 and all(len(line.x) == 1 for line in lines):
+        return [Series(label, [line.x[0] for line in lines], [line.y[0] for line in lines], theirs=True)]
+    return [replace(line, label=label if line is lines[0] else "_", theirs=True) for line in lines]
 
 
 def _lines(name: str, shown: Shown, taken: dict[str, _Taken]) -> list[tuple[Cell, ...]]:

@@ -55,6 +55,8 @@ class Columns:
     unit: str
     by: str = ""
     """A column of words: a curve for each."""
+    x_label: str = ""
+    """What the x axis is called, if not as the column."""
 
     @property
     def called(self) -> str:
@@ -71,7 +73,7 @@ class Columns:
             for name in self.y:
                 label = word if self.by and len(self.y) == 1 else ", ".join(filter(None, (word, name)))
                 series.append(Series(label, [float(row[self.x]) for row in some], [float(row[name]) for row in some]))
-        return Panel(table["title"], self.x, self.unit, series)
+        return Panel(table["title"], self.x_label or self.x, self.unit, series)
 
 
 @dataclass(frozen=True)
