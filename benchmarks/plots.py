@@ -17,9 +17,9 @@ from benchmarks.report import Figure, Panel, Series, short_number
 __all__ = ["draw"]
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers; a structure has the same one in every figure.
-COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
-FIXED: Final = {"rap_table": 0, "wib_tree": 1, "bi_sort": 2, "bi_sort, pairs": 5, "hash": 3, "scan": 7}
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "*", "X")
+FIXED: Final = {"rap_table": 0, "wib_tree": 1, "bi_sort": 2, "bi_sort, pairs": 5, "hash": 3, "scan": 6}
 PANEL_INCHES: Final = (4.6, 3.7)
 WIDE_INCHES: Final = (6.4, 3.9)
 DASHES: Final = ("--", ":", "-.")
@@ -102,8 +102,7 @@ def _draw_lines(axis: Axes, panel: Panel, legend_columns: int) -> None:
 def _styles(lines: list[Series]) -> list[int]:
     """Return a number for each line: its own where it has one, else the next that none of these has."""
     taken = {FIXED[line.label] for line in lines if line.label in FIXED}
-    free = [number for number in range(len(COLOURS)) if number not in taken] or [0]
-    others = cycle(free)
+    others = cycle([number for number in range(len(COLOURS)) if number not in taken])
     return [FIXED[line.label] if line.label in FIXED else next(others) for line in lines]
 
 
