@@ -36,7 +36,7 @@ ABOUT: Final = Description(
     expected="the same shapes; rates of other machines are not judged",
 )
 HUNDRED: Final = 100
-ONE_PANEL, SEVERAL_PANELS = 90, 60
+ONE_PANEL, SEVERAL_PANELS = 75, 55
 """Letters in a line of a panel's title."""
 COLUMNS: Final = ("figure", "what", "the paper", "ours", "ours over theirs", "the same", "drawn by")
 
