@@ -47,10 +47,16 @@ class Claim:
 
 OVER: Final[Span] = (1.0, math.inf)
 UNDER: Final[Span] = (0.0, 1.0)
-SPLIT, LOW_LATENCY = "splitjoin", "low_latency_handshake"
+SPLIT, LOW_LATENCY, MERGE = "splitjoin", "low_latency_handshake", "merge join of sorted blocks"
+SLOWER: Final = Ratio(LOW_LATENCY, SPLIT, "last")
+COUNT_OVER_TIME: Final = Ratio("by count, rows/s", "by time, rows/s", "last")
 CLAIMS: Final = (
     Claim("handshake/8", "handshake join grows as the cores to the power of", Growth("handshake"), (0.35, 0.65), 0.5),
-    Claim("handshake/13", "cores with the highest throughput", Peak("model"), (100, 100), 100),
+    Claim("handshake/9", "merge join grows as the cores to the power of", Growth(MERGE), (0.35, 0.65), 0.5),
+    Claim("handshake/9", "merge join over the eager scan, at least", Ratio(MERGE, "eager scan", "least"), OVER),
+    Claim("handshake/9", "merge join on 16 cores, 10 minutes (rows/s)", Height(MERGE, 16), None, 4000),
+    Claim("handshake/10", "fastest over slowest", Spread(0), (1, 1.25), 1),
+    Claim("handshake/13", "cores with the highest throughput", Peak(0), (100, 100), 100),
     # Circular-MJ: every stage takes its own stream's rows, so the rate is linear in the stages until matches fill them
     Claim("circular/7a", "8 streams over 3, windows full", Ends(-1, 0), (2.4, 2.95), 8 / 3),
     Claim("circular/7a", "8 streams: full windows over empty ones", Change(-1), UNDER),
@@ -62,11 +68,18 @@ CLAIMS: Final = (
         "splitjoin/12", "splitjoin over low-latency handshake, at best", Ratio(SPLIT, LOW_LATENCY, "most"), OVER, 1.6
     ),
     Claim("splitjoin/12", "28 cores, 15 minutes (rows/s)", Height(SPLIT, 28), None, 4400),
-    Claim("splitjoin/13", "low-latency handshake over splitjoin, last", Ratio(LOW_LATENCY, SPLIT, "last"), OVER, 3.3),
-    Claim("splitjoin/13", "splitjoin on 28 cores (ms)", Height(SPLIT, 28), None, 8.1),
-    Claim("splitjoin/13", "low-latency handshake on 28 cores (ms)", Height(LOW_LATENCY, 28), None, 26.8),
+    Claim("splitjoin/13", "low-latency handshake over splitjoin", SLOWER, OVER, 3.3),
+    Claim("splitjoin/13", "low-latency handshake: cores to the power of", Growth(LOW_LATENCY), (0.6, 1.1), 1),
+    Claim("splitjoin/13", "splitjoin: cores to the power of", Growth(SPLIT), (0, 0.6)),
+    Claim("splitjoin/13", "low-latency handshake over splitjoin", SLOWER, OVER, 3.3, panel=1),
+    Claim("splitjoin/13", "splitjoin on 28 cores (ms)", Height(SPLIT, 28), None, 8.1, panel=1),
+    Claim("splitjoin/13", "low-latency handshake on 28 cores (ms)", Height(LOW_LATENCY, 28), None, 26.8, panel=1),
+    Claim("splitjoin/15", "execution: most cores over fewest", Change("execution"), UNDER),
+    Claim("splitjoin/15", "distribution: most cores over fewest", Change("distribution"), UNDER),
+    Claim("splitjoin/15", "gathering over execution, most cores", Ratio("gathering", "execution", "last"), OVER),
     Claim("splitjoin/16", "grows as the cores to the power of", Growth(SPLIT), (0.75, 1.1), 1),
     Claim("splitjoin/16", "28 cores, 2M rows (rows/s)", Height(SPLIT, 28), None, 5200),
+    Claim("splitjoin/16", "windows by count over windows by time", COUNT_OVER_TIME, OVER, 1.18, panel=1),
     Claim("splitjoin/17", "most matches over fewest", Change(0), (0.1, 1.1)),
     Claim("splitjoin/18", "execution: most cores over fewest", Change("execution"), UNDER),
     Claim("splitjoin/19", "few stars over outer order", Ratio("every star", "outer order", "first"), (0.8, 1.25), 1),

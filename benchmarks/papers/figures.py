@@ -7,8 +7,9 @@ is what drawings and pseudo code show.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from benchmarks.report import Panel, Series
@@ -55,6 +56,8 @@ class Columns:
     unit: str
     by: str = ""
     """A column of words: a curve for each."""
+    only: str = ""
+    """Where the x column has words: a pattern of those that count, with the number in them."""
     x_label: str = ""
     """What the x axis is called, if not as the column."""
 
@@ -67,6 +70,9 @@ class Columns:
         """Return the columns as a panel; KeyError or IndexError where there are none."""
         table = content["tables"][self.table]
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+        if self.only:
+            found = [re.fullmatch(self.only, row[self.x]) for row in rows]
+            rows = [row | {self.x: some[1].replace(",", "")} for row, some in zip(rows, found, strict=True) if some]
         series = []
         for word in dict.fromkeys(row[self.by] for row in rows) if self.by else [""]:
             some = [row for row in rows if not self.by or row[self.by] == word]
@@ -110,6 +116,9 @@ def _of_structure(number: int, structure: str) -> dict[str, Shown]:
 STAGES: Final = Columns(
     "engine/latency", 1, "cores", ("distribution", "execution", "gathering", "whole push"), "milliseconds, mean"
 )
+BY_COUNT: Final = Columns(
+    "engine/load", 1, "window", ("by count, rows/s", "by time, rows/s"), "rows/s, windows that hold as many rows"
+)
 PAPERS: Final = {
     "handshake": Paper("Handshake join", "4 Xeon X7560, 32 cores; Virtex-6"),
     "circular": Paper("Circular-MJ", "a circuit at 100 MHz, simulated"),
@@ -120,9 +129,9 @@ PAPERS: Final = {
 """By the name that ``ONLY=`` takes."""
 FIGURES: Final = {
     "handshake/8": Shown("throughput over cores, time windows", (Ours("engine/time_windows", "time_windows"),)),
-    "handshake/9": Shown("throughput over cores, merge join on every core"),
-    "handshake/10": Shown("clock of the FPGA over cores"),
-    "handshake/13": Shown("throughput of the FPGA over cores, one window", (Ours("engine/lock_step", "lock_step"),)),
+    "handshake/9": Shown("throughput over cores, merge join", (Ours("engine/merge_join", "merge_join"),)),
+    "handshake/10": Shown("clock of the FPGA, segments of 8 rows", (Ours("engine/lock_step", "lock_step", 1),)),
+    "handshake/13": Shown("clock and throughput of the FPGA, one window", (Ours("engine/lock_step", "lock_step"),)),
     **{
         f"circular/7{letter}": Shown(
             f"input rate of 3 to 8 streams, match probability {probability}",
@@ -134,9 +143,11 @@ FIGURES: Final = {
         for panel, (letter, probability) in enumerate((("a", "nearly 0"), ("b", "low"), ("c", "0.01 %")))
     },
     "splitjoin/12": Shown("throughput over cores, time windows", (Ours("engine/time_windows", "time_windows"),)),
-    "splitjoin/13": Shown("visiting latency over cores", (Ours("engine/latency", "latency"),)),
-    "splitjoin/15": Shown("latency of every stage over cores, time windows"),
-    "splitjoin/16": Shown("throughput over cores, count windows", (Ours("engine/scaling", "scaling"),)),
+    "splitjoin/13": Shown(
+        "visiting latency over cores", (Ours("engine/visiting", "visiting"), Ours("engine/visiting", "visiting", 1))
+    ),
+    "splitjoin/15": Shown("latency of every stage over cores, time windows", (replace(STAGES, table=2),)),
+    "splitjoin/16": Shown("throughput over cores, count windows", (Ours("engine/scaling", "scaling"), BY_COUNT)),
     "splitjoin/17": Shown("throughput by matches", (Ours("engine/selectivity", "selectivity"),)),
     "splitjoin/18": Shown("latency of every stage over cores, count windows", (STAGES,)),
     "splitjoin/19": Shown("throughput by the precision of order", (Ours("engine/ordering", "ordering"),)),
@@ -146,9 +157,9 @@ FIGURES: Final = {
         tuple(Ours("kernels/splitters", "splitters", panel) for panel in range(3)),
     ),
     **_of_structure(11, "wib_tree"),
-    "panjoin/11f": Shown("WiB+-Tree over a plain B-tree"),
+    "panjoin/11f": Shown("WiB+-Tree and a plain B-tree"),
     **_of_structure(12, "bi_sort"),
-    "panjoin/12f": Shown("rows into bi_sort by its buffer"),
+    "panjoin/12f": Shown("bi_sort by its insertion buffer"),
     "panjoin/13a": Shown("rows in, compared", (Ours("kernels/insertion", "insertion_compared"),)),
     "panjoin/13b": Shown("band probes, compared", (Ours("kernels/probing", "probing_compared"),)),
     "panjoin/14a": Shown("rows in, on an FPGA"),
@@ -159,7 +170,7 @@ FIGURES: Final = {
     "panjoin/15c": Shown("share of receiving results, by matches"),
     "panjoin/15d": Shown("throughput of a cluster by workers"),
     "panjoin/15e": Shown("against nested loops, window of 8M rows"),
-    "panjoin/15f": Shown("against nested loops, window of 128M rows"),
+    "panjoin/15f": Shown("the same, window of 128M rows"),
     "panjoin/15g": Shown("throughput inside an engine", (Ours("spark/speed", "speed"),)),
     "panjoin/15h": Shown("throughput inside an engine, over an empty system's", (Ours("spark/speed", "speed"),)),
     "cluster/5": Shown("production delay over the rate, few slaves", (Ours("cluster/delay", "delay"),)),
