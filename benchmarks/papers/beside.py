@@ -180,10 +180,15 @@ def _lines(name: str, shown: Shown, taken: dict[str, _Taken]) -> list[tuple[Cell
         some = taken[ours.experiment]
         for claim in _claims(name, at):
             measured = claim.rule.measured(some.panel(ours).series)
-            ratio = measured / claim.theirs if isinstance(claim.theirs, float | int) and claim.theirs else None
             verdict = "quick" if some.content["quick"] and claim.within is not None else _verdict(claim, measured)
-            lines.append((name, claim.what, _paper(claim), measured, ratio, verdict, ours.experiment))
+            told = "never" if math.isinf(measured) else measured
+            ratio = _ratio(measured, claim.theirs)
+            lines.append((name, claim.what, _paper(claim), told, ratio, verdict, ours.experiment))
     return lines
+
+
+def _ratio(measured: float, theirs: float | tuple[float, float] | None) -> float | None:
+    return measured / theirs if isinstance(theirs, float | int) and theirs and math.isfinite(measured) else None
 
 
 def _verdict(claim: Claim, measured: float) -> str:
