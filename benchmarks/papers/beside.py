@@ -36,8 +36,8 @@ ABOUT: Final = Description(
     expected="the same shapes; rates of other machines are not judged",
 )
 HUNDRED: Final = 100
-ONE_PANEL, SEVERAL_PANELS = 75, 55
-"""Letters in a line of a panel's title."""
+TITLE_LETTERS: Final = 55
+"""In a line of a panel's title."""
 COLUMNS: Final = ("figure", "what", "the paper", "ours", "ours over theirs", "the same", "drawn by")
 
 
@@ -145,8 +145,7 @@ def _figure(name: str, shown: Shown, taken: dict[str, _Taken]) -> Figure:
         panel = some.panel(ours)
         theirs = [line for claim in _claims(name, at) for line in _theirs(claim, panel)]
         kind = "a model" if some.model else f"{some.content['machine']['cores']} cores"
-        wide = ONE_PANEL if len(shown.ours) == 1 else SEVERAL_PANELS
-        title = fill(f"{ours.experiment} ({kind}): {panel.title}", wide)
+        title = fill(f"{ours.experiment} ({kind}): {panel.title}", TITLE_LETTERS)
         panels.append(replace(panel, title=title, series=[*panel.series, *theirs]))
     says = "the paper, in black" if any(line.theirs for panel in panels for line in panel.series) else "the paper"
     title = f"{PAPERS[paper].name}, {_called(number)}: {shown.about}\n{says}: {PAPERS[paper].machine}"
