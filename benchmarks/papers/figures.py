@@ -177,11 +177,8 @@ FIGURES: Final = {
     "cluster/6": Shown("production delay over the rate, more slaves", (Ours("cluster/delay", "delay"),)),
     "cluster/7": Shown("processor time, fine tuning or not", (Ours("cluster/delay", "processor_time"),)),
     "cluster/8": Shown("production delay, fine tuning or not", (Ours("cluster/delay", "delay", 1),)),
-    "cluster/9": Shown("idle time and communication, no fine tuning", (Ours("cluster/delay", "idle_time"),)),
-    "cluster/10": Shown(
-        "idle time and communication, fine tuning",
-        (Ours("cluster/delay", "idle_time", 1), Ours("cluster/delay", "delay", 1)),
-    ),
+    "cluster/9": Shown("idle time and communication, no fine tuning"),
+    "cluster/10": Shown("idle time and communication, fine tuning"),
     "cluster/11": Shown("communication over slaves", (Ours("cluster/communication", "communication"),)),
     "cluster/12": Shown("communication over the rate", (Ours("cluster/communication", "communication", 1),)),
     "cluster/13": Shown("production delay over the distribution epoch", (Ours("cluster/delay", "delay_epoch"),)),

@@ -1,10 +1,9 @@
-"""Production delay, processor time and idle time: figures 5 to 10 and 13 of the paper on clusters, from our model.
+"""Production delay and processor time: figures 5 to 8 and 13 of the paper on shared-nothing clusters, from our model.
 
 Figures 5 and 6: mean production delay over the rate, for several numbers of cores; it rises sharply where the cores no
 longer keep up. Figures 7 and 8: processor time and delay with and without *fine tuning*. The paper keeps partitions
 small by extendible hashing; so does our structure ``hash``, and without it a row is compared with all stored rows of
-its group. Figures 9 and 10: what is left of a core's time, and what communication takes of it. Figure 13: delay over
-the length of the distribution epoch.
+its group. Figure 13: delay over the length of the distribution epoch.
 """
 
 from __future__ import annotations
@@ -83,17 +82,6 @@ def _processor_time(steps: list[Step]) -> float:
     return float(np.mean([step.busy.mean() for step in steps]) / EPOCH_SECONDS)
 
 
-def _idle_time(steps: list[Step]) -> float:
-    """Return the seconds per second in which a core, on average, neither works nor gets rows."""
-    idle = [np.maximum(0.0, EPOCH_SECONDS - step.busy - step.communication) for step in steps]
-    return float(np.mean(idle) / EPOCH_SECONDS)
-
-
-def _communication(steps: list[Step]) -> float:
-    """Return the seconds of communication per second, of a core on average."""
-    return float(np.mean([step.communication.mean() for step in steps]) / EPOCH_SECONDS)
-
-
 def _report(
     by_cores: dict[int, list[list[Step]]], compared: list[list[Step]], by_epoch: dict[float, list[Step]], rate: float
 ) -> Result:
@@ -137,23 +125,6 @@ def _report(
                         Series("without", rates, [_processor_time(steps) for steps in compared]),
                     ],
                 )
-            ],
-        ),
-        Figure(
-            "idle_time",
-            "Idle time and communication over the rate, 4 cores (figures 9 and 10)",
-            [
-                Panel(
-                    f"{word} fine tuning",
-                    "rows/s per stream",
-                    "seconds per second and core",
-                    [
-                        Series("idle", rates, [_idle_time(steps) for steps in some]),
-                        Series("communication", rates, [_communication(steps) for steps in some]),
-                    ],
-                    y_log=False,
-                )
-                for word, some in (("without", compared), ("with", tuned))
             ],
         ),
         Figure(
