@@ -39,6 +39,7 @@ from watersmeet.spec.expression import (
 __all__ = [
     "CAST_TYPES",
     "DECIMALS",
+    "DOUBLE",
     "MAX_DECIMAL_DIGITS",
     "MAX_LITERAL_DIGITS",
     "Schemas",
