@@ -104,11 +104,18 @@ CLAIMS: Final = (
     Claim("panjoin/11c", "largest partitions over smallest", Change(0), UNDER),
     Claim("panjoin/11d", "most matches over one", Change(0), UNDER),
     Claim("panjoin/11e", "most matches over one", Change(-1), UNDER),
+    Claim(
+        "panjoin/11f", "rows in: wib_tree over a B-tree, least", Ratio("wib_tree", "B-tree", "least"), OVER, (3.5, 4.5)
+    ),
+    Claim(
+        "panjoin/11f", "band probes: wib_tree over a B-tree, most", Ratio("wib_tree", "B-tree", "most"), OVER, 1.3, 1
+    ),
     Claim("panjoin/12a", "large batches over small", Change(0), OVER),
     Claim("panjoin/12b", "smallest subwindow over largest, small batches", Ratio(0, -1, "first"), OVER),
     Claim("panjoin/12c", "fastest size over slowest", Spread(0), (1, 10), 1),
     Claim("panjoin/12d", "fastest over slowest, by matches", Spread(0), (1, 2), 1),
     Claim("panjoin/12e", "fastest over slowest, by matches", Spread(0), (1, 2), 1),
+    Claim("panjoin/12f", "largest buffer over smallest, small batches", Ratio(3, 0, "first"), OVER, (100, 1000)),
     Claim(
         "panjoin/13a", "bi_sort leads rap_table from batches of", LeadsFrom("bi_sort", "rap_table"), (0, 65536), 65536
     ),
@@ -118,6 +125,11 @@ CLAIMS: Final = (
     ),
     Claim("panjoin/13b", "bi_sort over rap_table, one match", Ratio("bi_sort", "rap_table", "first"), OVER, (1.6, 7)),
     Claim("panjoin/13b", "bi_sort over rap_table, last", Ratio("bi_sort", "rap_table", "last"), (30, math.inf), 100),
+    Claim("panjoin/15a", "largest batch over smallest", Change(0), OVER),
+    Claim("panjoin/15a", "highest rate, 16 workers a stream (rows/s)", Highest(0), None, 28.9e6),
+    Claim("panjoin/15b", "most matches over one", Change(0), UNDER),
+    Claim("panjoin/15e", "bi_sort over nested loops", Ratio("bi_sort", "scan", "first"), (1000, math.inf), 1000),
+    Claim("panjoin/15f", "bi_sort over nested loops", Ratio("bi_sort", "scan", "first"), (1000, math.inf), 5000),
     Claim("panjoin/15h", "ours over an empty system", Ratio("ours", "empty pipeline", "first"), (0.8, 1.05), 0.9),
     # the shared-nothing cluster
     Claim("cluster/5", "2 cores bear more than 1, times", Knee("2 cores", "1 cores"), (1.4, 2.9)),
@@ -126,6 +138,9 @@ CLAIMS: Final = (
     Claim("cluster/7", "without over with, at most", Ratio("without", "with", "most"), OVER),
     Claim("cluster/8", "without over with, at most", Ratio("without", "with", "most"), (2, math.inf), 24),
     Claim("cluster/8", "without, 4,000 rows/s (s)", Height("without", 4000), None, 48),
+    Claim("cluster/9", "idle at the highest rate over the lowest", Change("idle"), (0, 0.1), 0),
+    Claim("cluster/10", "idle at the highest rate over the lowest", Change("idle"), (0, 0.1), 0),
+    Claim("cluster/10", "with fine tuning it bears more, times", Knee("with", "without"), (1.1, 4), 1.5, panel=1),
     Claim("cluster/11", "one core: most cores over fewest", Change("one core"), UNDER),
     Claim("cluster/11", "all cores: grows as their number to the power of", Growth("all cores"), (0.3, 1.1), 1),
     Claim("cluster/11", "adaptive over fixed, most cores", Ratio("all, adaptive", "all cores", "last"), (0, 0.99)),

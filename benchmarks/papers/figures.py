@@ -56,6 +56,8 @@ class Columns:
     unit: str
     by: str = ""
     """A column of words: a curve for each."""
+    where: tuple[str, str] = ("", "")
+    """A column and its word in the rows that count; without, all do."""
     only: str = ""
     """Where the x column has words: a pattern of those that count, with the number in them."""
     x_label: str = ""
@@ -70,14 +72,16 @@ class Columns:
         """Return the columns as a panel; KeyError or IndexError where there are none."""
         table = content["tables"][self.table]
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+        column, word = self.where
+        rows = [row for row in rows if not column or row[column] == word]
         if self.only:
             found = [re.fullmatch(self.only, row[self.x]) for row in rows]
             rows = [row | {self.x: some[1].replace(",", "")} for row, some in zip(rows, found, strict=True) if some]
         series = []
-        for word in dict.fromkeys(row[self.by] for row in rows) if self.by else [""]:
-            some = [row for row in rows if not self.by or row[self.by] == word]
+        for curve in dict.fromkeys(row[self.by] for row in rows) if self.by else [""]:
+            some = [row for row in rows if not self.by or row[self.by] == curve]
             for name in self.y:
-                label = word if self.by and len(self.y) == 1 else ", ".join(filter(None, (word, name)))
+                label = curve if self.by and len(self.y) == 1 else ", ".join(filter(None, (curve, name)))
                 series.append(Series(label, [float(row[self.x]) for row in some], [float(row[name]) for row in some]))
         return Panel(table["title"], self.x_label or self.x, self.unit, series)
 
@@ -119,6 +123,19 @@ STAGES: Final = Columns(
 BY_COUNT: Final = Columns(
     "engine/load", 1, "window", ("by count, rows/s", "by time, rows/s"), "rows/s, windows that hold as many rows"
 )
+TREE: Final = tuple(
+    Columns("kernels/btree", 0, "what", ("wib_tree", "B-tree"), f"rows/s, {what}", x_label=label, only=only)
+    for what, label, only in (
+        ("inserted", "batch (rows)", r"insertion, batches of ([\d,]+)"),
+        ("probing by a band", "matches a row", r"probing, band, ([\d,]+) matches a row"),
+    )
+)
+BUFFERS: Final = ("buffer 256", "buffer 1,024", "buffer 4,096", "buffer 16,384", "ours")
+OVER_BATCH, OVER_MATCHES = (
+    Columns("spark/workers", 0, "value", ("rows/s",), "rows/s", x_label=label, where=("over", word))
+    for word, label in (("batch", "rows a side and micro-batch"), ("matches", "matches a row"))
+)
+SHIPPED: Final = replace(OVER_MATCHES, y=("send and receive, of all",), unit="of all time of tasks")
 PAPERS: Final = {
     "handshake": Paper("Handshake join", "4 Xeon X7560, 32 cores; Virtex-6"),
     "circular": Paper("Circular-MJ", "a circuit at 100 MHz, simulated"),
@@ -157,28 +174,33 @@ FIGURES: Final = {
         tuple(Ours("kernels/splitters", "splitters", panel) for panel in range(3)),
     ),
     **_of_structure(11, "wib_tree"),
-    "panjoin/11f": Shown("WiB+-Tree and a plain B-tree"),
+    "panjoin/11f": Shown("WiB+-Tree and a plain B-tree", TREE),
     **_of_structure(12, "bi_sort"),
-    "panjoin/12f": Shown("bi_sort by its insertion buffer"),
+    "panjoin/12f": Shown(
+        "bi_sort by its insertion buffer", (Columns("kernels/ablations", 1, "batch", BUFFERS, "rows/s"),)
+    ),
     "panjoin/13a": Shown("rows in, compared", (Ours("kernels/insertion", "insertion_compared"),)),
     "panjoin/13b": Shown("band probes, compared", (Ours("kernels/probing", "probing_compared"),)),
     "panjoin/14a": Shown("rows in, on an FPGA"),
     "panjoin/14b": Shown("probes, on an FPGA"),
     "panjoin/table I": Shown("resources of the FPGA"),
-    "panjoin/15a": Shown("throughput of a cluster by batch"),
-    "panjoin/15b": Shown("throughput of a cluster by matches"),
-    "panjoin/15c": Shown("share of receiving results, by matches"),
+    "panjoin/15a": Shown("throughput of a cluster by batch", (OVER_BATCH,)),
+    "panjoin/15b": Shown("throughput of a cluster by matches", (OVER_MATCHES,)),
+    "panjoin/15c": Shown("share of sending and receiving, by matches", (SHIPPED,)),
     "panjoin/15d": Shown("throughput of a cluster by workers"),
-    "panjoin/15e": Shown("against nested loops, window of 8M rows"),
-    "panjoin/15f": Shown("the same, window of 128M rows"),
+    "panjoin/15e": Shown("against nested loops, window of 8M rows", (Ours("engine/nested_loops", "nested_loops"),)),
+    "panjoin/15f": Shown("the same, window of 128M rows", (Ours("engine/nested_loops", "nested_loops", 1),)),
     "panjoin/15g": Shown("throughput inside an engine", (Ours("spark/speed", "speed"),)),
     "panjoin/15h": Shown("throughput inside an engine, over an empty system's", (Ours("spark/speed", "speed"),)),
     "cluster/5": Shown("production delay over the rate, few slaves", (Ours("cluster/delay", "delay"),)),
     "cluster/6": Shown("production delay over the rate, more slaves", (Ours("cluster/delay", "delay"),)),
     "cluster/7": Shown("processor time, fine tuning or not", (Ours("cluster/delay", "processor_time"),)),
     "cluster/8": Shown("production delay, fine tuning or not", (Ours("cluster/delay", "delay", 1),)),
-    "cluster/9": Shown("idle time and communication, no fine tuning"),
-    "cluster/10": Shown("idle time and communication, fine tuning"),
+    "cluster/9": Shown("idle time and communication, no fine tuning", (Ours("cluster/delay", "idle_time"),)),
+    "cluster/10": Shown(
+        "idle time and communication, fine tuning",
+        (Ours("cluster/delay", "idle_time", 1), Ours("cluster/delay", "delay", 1)),
+    ),
     "cluster/11": Shown("communication over slaves", (Ours("cluster/communication", "communication"),)),
     "cluster/12": Shown("communication over the rate", (Ours("cluster/communication", "communication", 1),)),
     "cluster/13": Shown("production delay over the distribution epoch", (Ours("cluster/delay", "delay_epoch"),)),

@@ -122,6 +122,9 @@ def test_columns_of_a_table_are_curves() -> None:
     content["tables"][0]["rows"] = [["rows of 1,024", 1, 2.0, 3], ["other", 1, 2.0, 3]]
     words = Columns("s/e", 0, "name", ("rate",), "rows/s", only=r"rows of ([\d,]+)").panel_of(content)
     assert words.series == [Series("rate", [1024], [2])]
+    content["tables"][0]["rows"] = [["a", 1, 2.0, 3], ["b", 1, 5.0, 3]]
+    some = Columns("s/e", 0, "cores", ("rate",), "rows/s", where=("name", "b")).panel_of(content)
+    assert some.series == [Series("rate", [1], [5])]
     content["tables"][0]["rows"] = rows[:2]
     alone = Columns("s/e", 0, "cores", ("rate", "most"), "rows/s").panel_of(content)
     assert alone.series == [Series("rate", [1, 2], [10, 20]), Series("most", [1, 2], [11, 21])]
