@@ -37,6 +37,8 @@ PACE: Final = 0.1
 VALUES: Final = 2000
 CORES: Final = (2, 4, 8)
 ORDERS: Final[tuple[Literal["outer"] | None, ...]] = (None, "outer")
+WINDOW_KINDS: Final = {"count": None, "time": 1.0}
+"""How far apart rows come, in microseconds, in a window of a fixed time."""
 TOPOLOGIES: Final[tuple[TopologyName, ...]] = ("splitjoin", "low_latency_handshake", "handshake")
 
 
@@ -65,7 +67,7 @@ def run(context: Context) -> Result:
     window, pushes = context.size(WINDOW, 1 << 10), context.size(2 * WINDOW // PUSH, 10)
     visiting: dict[str, dict[int, float]] = {}
     lines: list[tuple[Cell, ...]] = []
-    stages: list[tuple[Cell, ...]] = []
+    stages: dict[str, list[tuple[Cell, ...]]] = {kind: [] for kind in WINDOW_KINDS}
     for cores in CORES:
         for topology in TOPOLOGIES:
             for order in ORDERS:
@@ -78,7 +80,8 @@ def run(context: Context) -> Result:
                     visiting.setdefault(topology, {})[cores] = float(np.mean(each))
                 figures = (np.mean(each), *np.quantile(each, [0.5, 0.99]), np.mean(whole))
                 lines.append((topology, cores, order or "none", *map(float, figures), len(each), at_the_end))
-        stages.append((cores, *_stages(window, cores, context.size(200, 10))))
+        for kind, apart in WINDOW_KINDS.items():
+            stages[kind].append((cores, *_stages(window, cores, context.size(200, 10), apart)))
     goals = [
         Goal(
             f"{cores} cores: visiting latency of {slower} against {faster}",
@@ -107,11 +110,14 @@ def run(context: Context) -> Result:
                 ),
                 lines,
             ),
-            Table(
-                "splitjoin's stages, milliseconds, means",
-                ("cores", "distribution", "execution", "gathering", "whole push"),
-                stages,
-                "in outer order; a push is 4 blocks of each stream",
+            *(
+                Table(
+                    f"splitjoin's stages, windows by {kind}, milliseconds, means",
+                    ("cores", "distribution", "execution", "gathering", "whole push"),
+                    of_kind,
+                    "in outer order; a push is 4 blocks of each stream",
+                )
+                for kind, of_kind in stages.items()
             ),
         ],
         figures=[
@@ -136,9 +142,9 @@ def run(context: Context) -> Result:
     )
 
 
-def _stages(window: int, cores: int, pushes: int) -> list[float]:
+def _stages(window: int, cores: int, pushes: int, apart: float | None) -> list[float]:
     """Return the mean milliseconds of distribution, execution, gathering and the whole."""
-    rig = Rig("splitjoin", window, cores, BLOCK, SEED, order="outer", values=VALUES, build=TimedSplitJoin)
+    rig = Rig("splitjoin", window, cores, BLOCK, SEED, apart=apart, order="outer", values=VALUES, build=TimedSplitJoin)
     rig.feed(PUSH)
     found = []
     for _ in range(pushes):
