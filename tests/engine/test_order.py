@@ -214,7 +214,10 @@ def test_a_relaxed_order_is_checked_and_reads_well() -> None:
     for wrong in ({"rows": 0}, {"rows": True}, {"rows": 1.5}, {"comparisons": 0}, {"comparisons": "1"}):
         with pytest.raises(wm.SpecificationError, match="at least 1"):
             wm.relaxed(**wrong)
-    assert str(wm.relaxed(rows=1000, comparisons=50)) == "a star every 1,000 rows, and every 50 stored rows"
+    assert str(wm.relaxed(rows=1000, comparisons=50)) == (
+        "pairs in the order in which their later rows arrived, to within 1,000 rows; "
+        "those of one row to within 50 of the others"
+    )
     with pytest.raises(wm.SpecificationError, match="handshake"):
         join_of(PREDICATES["band"], WINDOWS["time"], topology="handshake", order=wm.relaxed(rows=2))
 

@@ -162,6 +162,7 @@ class StreamJoin(Lifecycle):
             raise refuse_fanout(fanout, topology)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
+        self._predicate = self._plan.predicate
         self._options: dict[str, Any] = {
             "how": how,
             "topology": topology,
