@@ -9,7 +9,7 @@ loop would need hours to fill large ones.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from watersmeet import count_window, time_window
 from watersmeet.columns.gather import Columns
-from watersmeet.engine.intake import PairIntake
+from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.row_numbers import Numbering, numbered_schema
 from watersmeet.engine.topologies import TOPOLOGIES
@@ -32,7 +32,7 @@ from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["NESTED_LOOP_TOPOLOGIES", "VALUES", "Rig", "band_rows", "core_counts", "highest_rate"]
+__all__ = ["NESTED_LOOP_TOPOLOGIES", "ON", "VALUES", "Rig", "Sides", "band_rows", "core_counts", "highest_rate"]
 
 ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
 VALUES: Final = 10_000
@@ -164,17 +164,30 @@ class Rig:
 
     def feed(self, count: int) -> tuple[float, int]:
         """Feed so many rows of each stream; return the seconds that they took, and the pairs."""
+        rows = self._take(count)
+        begin = time.perf_counter()
+        pairs = 0
+        for part in self._parts(rows):
+            pairs += sum(table.num_rows for table in self.engine.push(part))
+            self.engine.expire(part.expire_before)
+        return time.perf_counter() - begin, pairs
+
+    def submit(self, count: int) -> None:
+        """Let so many rows of each stream in, and do not wait for their pairs."""
+        for part in self._parts(self._take(count)):
+            self.engine.submit(part)
+            self.engine.expire(part.expire_before)
+
+    def _take(self, count: int) -> Sides:
         rows = self._rows(count)
         self.fed += count
-        begin = time.perf_counter()
+        return rows
+
+    def _parts(self, rows: Sides) -> Iterator[Slice]:
         accepted = self.intake.accept_pair(rows["left"], rows["right"])
-        pairs = 0
         for part in accepted.slices:
-            numbered = part if self.numbering is None else self.numbering.number(part)
-            pairs += sum(table.num_rows for table in self.engine.push(numbered))
-            self.engine.expire(part.expire_before)
+            yield part if self.numbering is None else self.numbering.number(part)
         self.intake.progress = accepted.progress
-        return time.perf_counter() - begin, pairs
 
     def rate(self, count: int, repetitions: int) -> float:
         """Return the rows of both streams that can be taken in a second: the median of some repetitions."""

@@ -55,7 +55,6 @@ def test_oracle_each_pair_once_whatever_is_asked_for_between(
     topology: str, seed: int, window: str, order: Any, cores: int, block_rows: int, batch_rows: int | None
 ) -> None:
     """Submits, polls, pushes, portions and restarts at random: in the order asked for they give the oracle's pairs."""
-    order = None if topology == "handshake" else order
     options = {"topology": topology, "cores": cores, "order": order, "block_rows": block_rows, "batch_rows": batch_rows}
     on, dice, found = PREDICATES["band"], random.Random(seed), []
     pushes = stream(seed % 40, pushes=8, most_rows=20)

@@ -24,7 +24,6 @@ def main(left: str, right: str, on: str, seconds: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the server is started here, and starts the workers
     spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", 2)
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
     window = wm.time_window(seconds, ts="ts")
     home = tempfile.mkdtemp()
     query = run(wm.join(stream(spark, left), stream(spark, right), on, window), home)

@@ -11,7 +11,7 @@ and waited for, comes behind them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ class Pairing:
         cores: int,
         order: Order | None,
         fanout: int | None,
+        weights: Sequence[float] | None,
         block_rows: int,
         batch_rows: int | None,
         batch_seconds: float | None,
@@ -60,7 +61,8 @@ class Pairing:
         self._numbers_pushes = self._numbering is not None and order is not None and plan.time is not None
         if self._numbering is not None:
             schema = numbered_schema(plan.schemas["left"], plan.schemas["right"], schema)
-        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT))
+        shares = None if weights is None else tuple(weights)
+        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares))
         self._flows = False
 
     @property
@@ -70,6 +72,11 @@ class Pairing:
         Slices of time have rows in another order than that of arrival.
         """
         return self._numbering.number_rows if self._numbering is not None and self._numbers_pushes else None
+
+    @property
+    def takes_whole_pushes(self) -> bool:
+        """Whether no push may be cut into slices of time: where rows keep their order of arrival on their way."""
+        return self._numbers_pushes and self.topology.meets_later
 
     @property
     def collects(self) -> bool:
@@ -124,8 +131,12 @@ class Pairing:
                 yield from bounded_tables([pa.concat_tables(pairs)])
 
     def still_to_meet(self) -> list[pa.Table]:
-        """Return the pairs of rows that are still on their way to each other."""
-        return self._arranged(self.topology.owed(), in_order=True)  # a topology that owes pairs gives no order
+        """Return the pairs of rows that are still on their way to each other, and those held back for their order."""
+        return self._arranged(self.topology.owed(), in_order=False)
+
+    def finish(self) -> list[pa.Table]:
+        """Return the same when no row is to come any more."""
+        return self._arranged(self.topology.finish(), in_order=False)
 
     def _collected(self, parts: Iterable[Slice]) -> Iterator[Slice]:
         """Yield the slices that are joined now: those given, or those collected."""

@@ -93,7 +93,8 @@ def check_session(spark: SparkSession) -> None:
 
 def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas) -> None:
     """Raise if the session's time zone would give the predicate another meaning than UTC, in which joins compute."""
-    zone = spark.conf.get("spark.sql.session.timeZone", "") or ""
+    # Spark Connect checks a default like a value, and no zone is called "": this one always has a value of its own.
+    zone = spark.conf.get("spark.sql.session.timeZone") or ""
     comparison = None if zone.upper() in UTC_NAMES else comparison_by_zone(predicate, schemas)
     if comparison is not None:
         raise SpecificationError(

@@ -7,8 +7,8 @@ are made, and by the plan.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
 import pyarrow as pa
@@ -31,9 +31,10 @@ __all__ = [
     "check_options",
     "check_schemas",
     "check_threads",
+    "check_weights",
     "refuse_complete",
     "refuse_fanout",
-    "refuse_order",
+    "refuse_weights",
 ]
 
 How = Literal["inner"]
@@ -77,8 +78,7 @@ def check_options(**given: object) -> None:
         elif value is None and name in UNSET:
             continue
         elif name in SECONDS:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (is_number and 0 < value < math.inf):  # type: ignore[operator]
+            if not _is_positive(value):
                 raise _refused(name, value, "seconds, more than 0 and finite", _number_step(name, value, "0.5"))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise _refused(name, value, "a whole number of at least 1", _number_step(name, value, "4"))
@@ -91,15 +91,6 @@ def check_threads(cores: object) -> None:
         raise _refused("cores", cores, f"at most {MOST_THREADS}", "give the number of this machine's cores")
 
 
-def refuse_order(order: object, topology: str) -> SpecificationError:
-    """Return the error for an order of pairs that a topology cannot give."""
-    return SpecificationError(
-        f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
-        "order=None with this topology; an order with any other",
-        'choose topology="splitjoin" or "panjoin"',
-    )
-
-
 def refuse_fanout(fanout: int, topology: str) -> SpecificationError:
     """Return the error for a fanout that trees cannot have, or of a topology that has no trees."""
     return SpecificationError(
@@ -107,6 +98,32 @@ def refuse_fanout(fanout: int, topology: str) -> SpecificationError:
         'whole numbers of at least 2 with topology="splitjoin", which alone hands messages on in trees',
         "leave fanout out",
     )
+
+
+def refuse_weights(weights: object, topology: str) -> SpecificationError:
+    """Return the error for weights of a topology whose cores hold no segments."""
+    return SpecificationError(
+        f"weights={weights!r} with topology={topology!r}",
+        'weights with topology="handshake", which alone cuts windows into a segment for each core',
+        "leave weights out",
+    )
+
+
+def check_weights(weights: object, cores: int) -> None:
+    """Raise unless ``weights`` are the shares of so many cores."""
+    listed = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
+    if len(listed) != cores or not all(_is_positive(weight) for weight in listed):
+        raise _refused(
+            "weights",
+            weights,
+            f"a number for each core (cores={cores}), more than 0 and finite",
+            "leave weights out, and all cores hold equal shares",
+        )
+
+
+def _is_positive(value: object) -> bool:
+    """Return whether a value is a finite number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def refuse_complete() -> SpecificationError:

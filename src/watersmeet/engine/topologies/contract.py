@@ -62,6 +62,8 @@ class Layout:
     """How precisely results are ordered; None: not at all."""
     fanout: int = FANOUT
     """Cores, or mergers, that a distributor or merger serves, for topologies that have such trees."""
+    weights: tuple[float, ...] | None = None
+    """The share of each window that each core holds, for topologies that have segments; None: equal shares."""
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found as a list of one table, or of none if it found no pairs."""
@@ -85,10 +87,12 @@ class Topology(Protocol):
     keeps_order: ClassVar[bool]
     """Whether ``poll`` returns pairs in the order asked for; if not, the caller sorts them."""
     meets_later: ClassVar[bool] = False
-    """Whether rows still meet after their push, as they move: then they are always numbered, and have no order."""
+    """Whether rows still meet after their push, as they move: then they always have numbers, and enter by them."""
 
     has_trees: ClassVar[bool] = False
     """Whether messages are handed on in trees, which a ``fanout`` shapes."""
+    has_segments: ClassVar[bool] = False
+    """Whether every core holds a segment of each window, whose share ``weights`` say."""
 
     def __init__(self, layout: Layout) -> None: ...
 
@@ -128,6 +132,10 @@ class Topology(Protocol):
     def owed(self) -> list[pa.Table]:
         """Return the pairs of stored rows that have not met yet: none, if rows meet when they arrive."""
         return []
+
+    def finish(self) -> list[pa.Table]:
+        """Return the pairs of stored rows that have not met yet, when no row is to come: then all have met."""
+        return self.owed()
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the windows of all cores that hold a side's rows."""
