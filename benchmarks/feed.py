@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from benchmarks.data import stream_rows
-from watersmeet import StreamJoin, band, time_window
+from watersmeet import StreamJoin, band, equal, time_window
 
 if TYPE_CHECKING:  # an older tree may have them elsewhere
     from watersmeet.spec.options import Structure, TopologyName
@@ -67,13 +67,18 @@ class Feed:
     cores: int = 1
     number: int = 0
     """The next batch of both streams."""
+    matches: int = 1
+    """How many rows of the other window a row meets, about."""
+    by_equality: bool = False
+    """Joined by an equality on as few keys as that takes, not by a band."""
 
     def __post_init__(self) -> None:
+        self.key_range = self.window // self.matches if self.by_equality else KEY_RANGE
         schema = stream_rows("left", 0, 1, seed=0).schema
         self.join = StreamJoin(
             left=schema,
             right=schema,
-            on=band("key", "key", band_width(self.window)),
+            on=equal("key") if self.by_equality else band("key", "key", self.matches * band_width(self.window)),
             window=time_window(timedelta(microseconds=self.window), ts="ts"),
             topology=self.topology,
             structure=self.structure,
@@ -93,8 +98,8 @@ class Feed:
 
     def push(self) -> Pushed:
         """Push the next batch of both streams."""
-        left = stream_rows("left", self.number, self.batch, seed=self.seed, key_range=KEY_RANGE)
-        right = stream_rows("right", self.number, self.batch, seed=self.seed, key_range=KEY_RANGE)
+        left = stream_rows("left", self.number, self.batch, seed=self.seed, key_range=self.key_range)
+        right = stream_rows("right", self.number, self.batch, seed=self.seed, key_range=self.key_range)
         begin, cpu = time.perf_counter(), time.process_time()
         pairs = self.join.push(left=left, right=right)
         seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu

@@ -36,6 +36,8 @@ __all__ = ["NESTED_LOOP_TOPOLOGIES", "ON", "VALUES", "Rig", "Sides", "band_rows"
 
 ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
 VALUES: Final = 10_000
+PIECE: Final = 1 << 22
+"""Rows that are made at a time when windows are filled: the largest windows hold gigabytes."""
 TEXTS: Final = pa.array([f"{number:020d}".encode() for number in range(1000)], pa.binary(20))
 NESTED_LOOP_TOPOLOGIES: Final[tuple[TopologyName, ...]] = (
     "handshake",
@@ -109,6 +111,9 @@ class Rig:
     observe: Callable[[pa.Table], None] | None = None
     build: Callable[[Layout], Topology] | None = None
     """Builds the topology in some other way than by its name."""
+    on: str = ON
+    rows_of: Callable[[int, int], Sides] | None = None
+    """Makes rows number ``first`` and on, ``count`` of them, instead of those of the papers' benchmark."""
     fed: int = field(init=False, default=0)
     """Rows of each stream so far."""
 
@@ -116,7 +121,7 @@ class Rig:
         by_time = time_window(timedelta(microseconds=int(self.window * (self.apart or 1))), ts="ts")
         schemas = {side: table.schema for side, table in self._rows(0).items()}
         window = count_window(self.window) if self.apart is None else by_time
-        self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(ON), window, self.structure)
+        self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(self.on), window, self.structure)
         self.intake = PairIntake(self.plan, fail_on_late=False)
         self.numbering = Numbering() if self.order is not None or TOPOLOGIES[self.topology].meets_later else None
         schema = result_schema(schemas["left"], schemas["right"])
@@ -128,11 +133,17 @@ class Rig:
         self._fill()
 
     def _rows(self, count: int) -> Sides:
+        if self.rows_of is not None:
+            return self.rows_of(self.fed, count)
         return band_rows(self.fed, count, seed=self.seed, values=self.values, apart=self.apart or 1.0)
 
     def _fill(self) -> None:
-        rows = self._rows(self.window)
-        self.fed = self.window
+        while self.fed < self.window:
+            rows = self._rows(min(PIECE, self.window - self.fed))
+            for side in OTHER_SIDE:
+                (piece,) = rows[side].combine_chunks().to_batches()
+                self._load(side, piece)
+            self.fed += piece.num_rows
         newest = int((self.window - 1) * (self.apart or 1.0))
         self.intake.progress = replace(
             self.intake.progress,
@@ -140,26 +151,26 @@ class Rig:
             watermark=None if self.apart is None else newest,
             rows=dict.fromkeys(OTHER_SIDE, self.window),
         )
-        for side in OTHER_SIDE:
-            (whole,) = rows[side].combine_chunks().to_batches()
-            sequence = np.arange(self.window) if self.apart is None else None
-            if TOPOLOGIES[self.topology].meets_later:
-                assert self.numbering is not None
-                self.engine.load(side, *self.numbering.restore(side, (whole, sequence)))
-            else:
-                self._insert(
-                    KeyedBatch(self.plan, side, whole, None if sequence is None else Arrival(sequence, sequence))
-                )
         self.engine.windows("left")  # where rows are placed only when needed
 
-    def _insert(self, whole: KeyedBatch) -> None:
+    def _load(self, side: StreamName, piece: pa.RecordBatch) -> None:
+        """Store rows that follow those that have been fed."""
+        sequence = self.fed + np.arange(piece.num_rows) if self.apart is None else None
+        if TOPOLOGIES[self.topology].meets_later:
+            assert self.numbering is not None
+            self.engine.load(side, *self.numbering.restore(side, (piece, sequence)))
+        else:
+            self._insert(KeyedBatch(self.plan, side, piece, None if sequence is None else Arrival(sequence, sequence)))
+
+    def _insert(self, piece: KeyedBatch) -> None:
         """Insert rows into the cores' windows in blocks, as they would have come: a whole window would be sorted."""
         if self.numbering is not None:
-            rows, _ = self.numbering.restore(whole.side, (whole.rows, None))
-            whole = KeyedBatch(self.plan, whole.side, rows, whole.arrival)
-        windows = self.engine.windows(whole.side)
+            rows, _ = self.numbering.restore(piece.side, (piece.rows, None))
+            piece = KeyedBatch(self.plan, piece.side, rows, piece.arrival)
+        windows = self.engine.windows(piece.side)
         for core, window in enumerate(windows):
-            for block in blocks_of(share_of(whole, 0, core, len(windows)), max(1, self.block_rows // len(windows))):
+            share = share_of(piece, self.fed, core, len(windows))
+            for block in blocks_of(share, max(1, self.block_rows // len(windows))):
                 window.insert(block, None)
 
     def feed(self, count: int) -> tuple[float, int]:

@@ -33,7 +33,7 @@ SEED: Final = 62
 WINDOW: Final = 1 << 12
 PUSH: Final = 64
 BLOCK: Final = 16
-PACE: Final = 0.05
+PACE: Final = 0.1
 VALUES: Final = 2000
 CORES: Final = (2, 4, 8)
 ORDERS: Final[tuple[Literal["outer"] | None, ...]] = (None, "outer")
@@ -62,7 +62,7 @@ class TimedSplitJoin(SplitJoin):
 
 def run(context: Context) -> Result:
     """Measure each topology on several cores."""
-    window, pushes = context.size(WINDOW, 1 << 10), context.size(2 * WINDOW // PUSH, 20)
+    window, pushes = context.size(WINDOW, 1 << 10), context.size(2 * WINDOW // PUSH, 10)
     visiting: dict[str, dict[int, float]] = {}
     lines: list[tuple[Cell, ...]] = []
     stages: list[tuple[Cell, ...]] = []
@@ -157,7 +157,7 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="how long rows take to meet in SplitJoin and in both handshake joins, and SplitJoin's stages",
         seed=SEED,
-        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 50 ms, two windows long",
+        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 100 ms, two windows",
         expected="splitjoin below low_latency_handshake below handshake at 4 and more cores",
     ),
     run,

@@ -1,8 +1,9 @@
 """Latency under load: at shares of the highest rate, with and without outer order, for several sizes of windows.
 
-The highest rate of a topology is what it takes when a push waits for the one before. Then rows are submitted at a
-steady pace for two lengths of the window, while the caller polls. What order costs shows in the rate, and in when the
-caller has the pairs. In handshake join they wait half a window for it, and without it meet in about a quarter.
+The highest rate of a topology is what it takes when pushes follow each other at once, submitted; beside it stands the
+processor time of a row, which depends less on who else uses the machine. Then rows are submitted at a steady pace for
+two lengths of the window, while the caller polls. What order costs shows in the processor time, and in when the caller
+has the pairs. In handshake join they wait half a window for it, and without it meet in about a quarter.
 
 *Count against time windows* (SplitJoin, section 7.4): the same rows, in windows that hold as many of them.
 """
@@ -10,12 +11,13 @@ caller has the pairs. In handshake join they wait half a window for it, and with
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from benchmarks.experiment import Context, Experiment, median
+from benchmarks.experiment import Context, Experiment, median, seconds_of
 from benchmarks.experiments.engine.steady import Meetings, feed_steadily
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table
 from benchmarks.rig import Rig
@@ -24,13 +26,13 @@ from watersmeet.spec.options import TopologyName
 __all__ = ["EXPERIMENT"]
 
 SEED: Final = 69
-WINDOWS: Final = (1 << 9, 1 << 11, 1 << 13)
+WINDOWS: Final = (1 << 8, 1 << 10, 1 << 12)
 PUSH: Final = 64
 BLOCK: Final = 32
 VALUES: Final = 2000
 SHARES: Final = (0.25, 0.5, 0.8)
 TRIAL: Final = 1024
-TURNS: Final = 3
+TURNS: Final = 7
 MOST_PUSHES: Final = 128
 """In a length of the window; where more would fit, they are larger."""
 NAMES: Final[tuple[TopologyName, ...]] = ("splitjoin", "low_latency_handshake", "handshake")
@@ -46,16 +48,19 @@ def run(context: Context) -> Result:
     end_to_end: dict[str, dict[int, float]] = {}
     for window in windows:
         for name in NAMES:
-            alone = 0.0
-            for order in ORDERS:
+            context.progress.step(f"{name}, window of {window:,} rows: rates")
+            rigs: dict[str | None, partial[Rig]] = {
+                order: partial(Rig, name, window, cores, BLOCK, SEED, order=order, values=VALUES) for order in ORDERS
+            }
+            rates = _rates({order: rig() for order, rig in rigs.items()}, context)
+            for order, rig in rigs.items():
                 context.progress.step(f"{name}, window of {window:,} rows, {order or 'no order'}")
-                rig: partial[Rig] = partial(Rig, name, window, cores, BLOCK, SEED, order=order, values=VALUES)
-                highest = _highest(rig(), context)
-                alone = alone or highest
+                highest = rates[order][0]
                 shares = SHARES[:1] if context.quick else SHARES
                 found = [_at(rig, window, highest, share) for share in shares]
-                cells = (name, window, order or "none", highest, highest / alone)
-                lines.append((*cells, *(figure for two in found for figure in two)))
+                lines.append(
+                    (name, window, order or "none", *rates[order], *(figure for two in found for figure in two))
+                )
                 if order is not None:
                     end_to_end.setdefault(name, {})[window] = found[-1][1]
     shares_shown = SHARES[: 1 if context.quick else None]
@@ -65,13 +70,13 @@ def run(context: Context) -> Result:
         tables=[
             Table(
                 f"{cores} cores, nested loops: highest rates, and milliseconds at shares of them, means",
-                ("topology", "window", "order", "rows/s", "against none", *columns),
+                ("topology", "window", "order", "rows/s", "processor µs a row", "against none", *columns),
                 lines,
                 f"blocks of {BLOCK} rows, two lengths of the window; pairs not given at the end count as given then",
             ),
             Table(
                 "splitjoin in outer order, windows by count and by time that hold as many rows",
-                ("window", "by count, rows/s", "by time, rows/s", "count against time"),
+                ("window", "by count, rows/s", "by time, rows/s", "processor time by time against by count"),
                 kinds,
                 "the paper: about 20% more by count, as its time windows ask the system for the time",
             ),
@@ -97,11 +102,42 @@ def run(context: Context) -> Result:
     )
 
 
-def _highest(rig: Rig, context: Context) -> float:
-    """Return the rows of both streams that a topology takes in a second."""
-    rate = rig.rate(context.size(TRIAL, 128), context.size(TURNS, 1))
-    rig.close()
-    return rate
+Key = TypeVar("Key")
+
+
+def _rates(rigs: dict[Key, Rig], context: Context) -> dict[Key, tuple[float, float, float]]:
+    """Feed rigs turn by turn, and close them.
+
+    Return for each the rows of both streams that it takes in a second, the processor microseconds of a row, and those
+    against the first one's.
+    """
+    rows = context.size(TRIAL, 128)
+    seconds: dict[Key, list[float]] = {key: [] for key in rigs}
+    processor: dict[Key, list[float]] = {key: [] for key in rigs}
+    for rig in rigs.values():
+        rig.feed(BLOCK)
+    for _ in range(context.size(TURNS, 1)):
+        for key, rig in rigs.items():
+            before = time.process_time()
+            seconds[key].append(seconds_of(partial(_flow, rig, rows)))
+            processor[key].append(1e6 * (time.process_time() - before) / (2 * rows))
+    for rig in rigs.values():
+        rig.close()
+    first = next(iter(rigs))
+    against = {
+        key: median([one / other for one, other in zip(some, processor[first], strict=True)])
+        for key, some in processor.items()
+    }
+    return {key: (2 * rows / median(seconds[key]), median(processor[key]), against[key]) for key in rigs}
+
+
+def _flow(rig: Rig, rows: int) -> None:
+    """Let rows in as fast as they are taken, in pushes as they come later, and wait for the last ones."""
+    for _ in range(rows // PUSH):
+        rig.submit(PUSH)
+        rig.engine.poll()
+    rig.engine.settle()
+    rig.engine.poll()
 
 
 def _at(rig: partial[Rig], window: int, highest: float, share: float) -> tuple[float, float]:
@@ -116,25 +152,18 @@ def _at(rig: partial[Rig], window: int, highest: float, share: float) -> tuple[f
 
 
 def _count_against_time(cores: int, context: Context) -> list[tuple[Cell, ...]]:
-    """Return rates by count and by time, fed turn by turn."""
+    """Return rates by count and by time, and the processor time of a row by time against by count."""
     lines: list[tuple[Cell, ...]] = []
     for window in WINDOWS[:1] if context.quick else WINDOWS:
         context.progress.step(f"count against time, window of {window:,} rows")
-        rigs = {
-            kind: Rig("splitjoin", window, cores, BLOCK, SEED, order="outer", values=VALUES, apart=apart)
-            for kind, apart in WINDOW_KINDS.items()
-        }
-        rows = context.size(TRIAL, 128)
-        rates: dict[str, list[float]] = {kind: [] for kind in rigs}
-        for rig in rigs.values():
-            rig.feed(BLOCK)
-        for _ in range(context.size(2 * TURNS + 1, 1)):
-            for kind, rig in rigs.items():
-                rates[kind].append(2 * rows / rig.feed(rows)[0])
-        for rig in rigs.values():
-            rig.close()
-        ratios = [count / time for count, time in zip(rates["count"], rates["time"], strict=True)]
-        lines.append((window, median(rates["count"]), median(rates["time"]), median(ratios)))
+        rates = _rates(
+            {
+                kind: Rig("splitjoin", window, cores, BLOCK, SEED, order="outer", values=VALUES, apart=apart)
+                for kind, apart in WINDOW_KINDS.items()
+            },
+            context,
+        )
+        lines.append((window, *(rates[kind][0] for kind in rates), rates["time"][2]))
     return lines
 
 
@@ -143,7 +172,7 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="latency at shares of the highest rate, with outer order and without; count against time windows",
         seed=SEED,
-        shape="the papers' 2-D band, values to 2,000, windows of 512 to 8K rows, two lengths of them at a steady pace",
+        shape="the papers' 2-D band, values to 2,000, windows of 256 to 4K rows, two lengths of them at a steady pace",
         expected="order costs splitjoin little; handshake's pairs come a part of the window late, more so in order",
     ),
     run,

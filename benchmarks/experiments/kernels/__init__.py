@@ -4,8 +4,12 @@ from typing import Final
 
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.kernels import (
+    ablations,
+    btree,
+    choosing,
     cliffs,
     counting,
+    fpga,
     growth,
     insertion,
     memory,
@@ -17,6 +21,20 @@ from benchmarks.experiments.kernels import (
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (insertion, probing, splitters, push, growth, counting, cliffs, predicates, memory)
+MODULES: Final = (
+    insertion,
+    probing,
+    splitters,
+    choosing,
+    btree,
+    ablations,
+    push,
+    growth,
+    counting,
+    fpga,
+    cliffs,
+    predicates,
+    memory,
+)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

@@ -71,8 +71,10 @@ def in_turn(
                     except BaseException:
                         join._give_up(turn)  # before the next turn begins
                         raise
-            except BaseException:
+            except BaseException as error:
                 join._give_up(turn)  # also if the work was done and only returning was interrupted
+                if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+                    raise error.__cause__ from None  # a compiled function was called, which hides it
                 raise
 
         return call

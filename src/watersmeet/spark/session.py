@@ -21,7 +21,7 @@ from watersmeet.spec.options import check_threads
 from watersmeet.spec.typing import Schemas
 from watersmeet.spec.zones import comparison_by_zone
 
-__all__ = ["bytes_setting", "check_session", "check_time_zone", "is_case_sensitive", "session"]
+__all__ = ["bytes_setting", "check_session", "check_time_zone", "flag_setting", "is_case_sensitive", "session"]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -107,6 +107,16 @@ def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas)
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Return whether the session distinguishes names that differ only in case; by default it does not."""
     return (spark.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
+
+
+def flag_setting(spark: SparkSession, name: str) -> bool:
+    """Return a setting that is ``true`` or ``false``; ``true`` when not given."""
+    given = str(spark.conf.get(name, None) or "true").lower()
+    if given not in ("true", "false"):
+        raise SpecificationError(
+            f"{name} is {given!r}", "true or false", f'spark.conf.set("{name}", "false"), or leave it unset'
+        )
+    return given == "true"
 
 
 def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None:

@@ -34,6 +34,7 @@ from watersmeet.spec.expression import (
     FunctionName,
     IsNull,
     Not,
+    OneOf,
     Predicate,
     Same,
     StreamName,
@@ -191,7 +192,8 @@ class _Reader:
                 )
             case exp.In() if node.expressions and not node.args.get("query"):
                 value = self.operand(node.this)
-                return disjunction(*(Compare("=", value, self.value(option)) for option in node.expressions))
+                options = tuple(map(self.value, node.expressions))
+                return OneOf(value, options) if len(options) > 1 else Compare("=", value, options[0])
             case exp.NullSafeEQ():
                 return Same(self.operand(node.this), self.operand(node.expression))
             case exp.NullSafeNEQ():

@@ -40,6 +40,7 @@ from watersmeet.spec.names import where_it_is
 __all__ = [
     "CAST_TYPES",
     "DECIMALS",
+    "DOUBLE",
     "MAX_DECIMAL_DIGITS",
     "MAX_LITERAL_DIGITS",
     "Schemas",
