@@ -139,6 +139,7 @@ class StreamJoin(Lifecycle):
         check_shape(topology, cores, fanout=fanout, weights=weights)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
+        self._predicate = self._plan.predicate
         self._options: dict[str, Any] = {
             "how": how,
             "topology": topology,
