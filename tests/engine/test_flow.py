@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from topologies import (
     PREDICATES,
+    SCHEMA,
     TOPOLOGIES,
     WINDOWS,
     disturbed,
@@ -184,3 +185,21 @@ def test_what_is_looked_at_is_at_rest() -> None:
                 assert metrics.left_window_rows >= 9
                 assert join.explain()
                 assert wm.StreamJoin.restore(join.snapshot()).metrics.left_rows == metrics.left_rows
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_poll_lets_rows_in_that_have_waited_long_enough(topology: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("watersmeet.engine.collector.time.monotonic", lambda: now)
+    rows = pa.table(
+        {"id": range(9), "ts": pa.array(range(9), pa.timestamp("us")), "x": range(9), "k": [0] * 9}, schema=SCHEMA
+    )
+    with join_of("left.x = right.x", wm.count_window(99), topology=topology, cores=2, batch_seconds=5.0) as join:
+        join.submit(left=rows, right=rows)
+        assert join.poll().num_rows == 0
+        assert join.metrics.left_window_rows == 0, "they wait"
+        now = 5.0
+        found = join.poll().num_rows
+        assert join.metrics.left_window_rows == 9
+        found += join.finish().num_rows
+    assert found == 9

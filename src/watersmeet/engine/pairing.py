@@ -92,15 +92,26 @@ class Pairing:
 
     def submit(self, parts: Iterable[Slice]) -> None:
         """Let rows in that arrive; they need not have met when this returns."""
+        self._let_flow(self._collected(parts))
+
+    def _let_flow(self, parts: Iterable[Slice]) -> None:
         self._flows = True
-        deque(drive(self.topology, map(self._numbered, self._collected(parts)), self._let_in), maxlen=0)
+        deque(drive(self.topology, map(self._numbered, parts), self._let_in), maxlen=0)
 
     def _let_in(self, part: Slice) -> tuple[()]:
         self.topology.submit(part)
         return ()
 
     def poll(self) -> list[pa.Table]:
-        """Return the pairs that rows which were submitted have found by now."""
+        """Return the pairs that rows which were submitted have found by now.
+
+        Rows that have waited for a full batch as long as they may are let in first.
+        """
+        if self._collector is not None and self._collector.is_due:
+            self._let_flow(self._collector.take())
+        return self._found()
+
+    def _found(self) -> list[pa.Table]:
         return self._arranged(self.topology.poll(), in_order=self.topology.keeps_order)
 
     def settled(self) -> list[pa.Table]:
@@ -109,7 +120,7 @@ class Pairing:
             return []
         self.topology.settle()
         self._flows = False
-        return self.poll()
+        return self._found()
 
     @property
     def flows(self) -> bool:

@@ -94,7 +94,7 @@ class StreamJoin(Lifecycle):
     batch_rows, batch_seconds
         Collect small pushes until there are this many rows, or until the first has waited this long, and join them
         together: that is much cheaper than joining each. The push that completes a batch returns its pairs, or
-        ``finish`` does.
+        ``finish`` does; ``poll`` looks at the time too.
 
     Examples
     --------
