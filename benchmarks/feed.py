@@ -1,8 +1,8 @@
 """A join that is fed batch after batch: the whole of ``StreamJoin.push``, timed push by push.
 
 Both streams bring one row per microsecond, so a window of n rows is a time window of n microseconds. The band is so
-wide that each row has about one match in the other window. It is fed through what the package makes public, so that a
-process with an older tree of the package can be fed the same way.
+wide that each row has about one match in the other window, or as many as are asked for. It is fed through what the
+package makes public, so that a process with an older tree of the package can be fed the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from benchmarks.data import stream_rows
 from watersmeet import StreamJoin, band, equal, time_window
 
 if TYPE_CHECKING:  # an older tree may have them elsewhere
-    from watersmeet.spec.options import Structure, TopologyName
+    from watersmeet.spec.options import ResultForm, Structure, TopologyName
 
 __all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
 
@@ -27,9 +27,9 @@ KEY_RANGE: Final = 1 << 31
 SEGMENTS_PER_WINDOW: Final = 2
 
 
-def band_width(window: int) -> int:
-    """Return the half-width of the band in which a row meets about one of ``window`` rows."""
-    return max(1, KEY_RANGE // (2 * window))
+def band_width(window: int, matches: int = 1) -> int:
+    """Return the half-width of the band in which a row meets about so many of ``window`` rows."""
+    return max(1, KEY_RANGE * matches // (2 * window))
 
 
 @dataclass(frozen=True)
@@ -65,24 +65,27 @@ class Feed:
     structure: Structure = "bi_sort"
     topology: TopologyName = "kang"
     cores: int = 1
+    result: ResultForm = "pairs"
+    matches: int = 1
+    """Of a row, in a full window."""
     number: int = 0
     """The next batch of both streams."""
-    matches: int = 1
-    """How many rows of the other window a row meets, about."""
     by_equality: bool = False
     """Joined by an equality on as few keys as that takes, not by a band."""
 
     def __post_init__(self) -> None:
         self.key_range = self.window // self.matches if self.by_equality else KEY_RANGE
         schema = stream_rows("left", 0, 1, seed=0).schema
+        form: dict[str, Any] = {} if self.result == "pairs" else {"result": self.result}  # older trees have no other
         self.join = StreamJoin(
             left=schema,
             right=schema,
-            on=equal("key") if self.by_equality else band("key", "key", self.matches * band_width(self.window)),
+            on=equal("key") if self.by_equality else band("key", "key", band_width(self.window, self.matches)),
             window=time_window(timedelta(microseconds=self.window), ts="ts"),
             topology=self.topology,
             structure=self.structure,
             cores=self.cores,
+            **form,
         )
 
     @property

@@ -3,10 +3,12 @@
 ``join``, ``multijoin`` and ``session`` are for Spark and are loaded when first used: nothing else here needs PySpark.
 """
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from watersmeet.engine.metrics import Complete, JoinMetrics
 from watersmeet.engine.multiway.multi_stream_join import MultiJoinMetrics, MultiStreamJoin
-from watersmeet.engine.stream_join import Complete, JoinMetrics, StreamJoin
+from watersmeet.engine.stream_join import StreamJoin
 from watersmeet.spec.errors import (
     ColumnTypeError,
     LateRowError,
@@ -38,6 +40,7 @@ __all__ = [
     "SpecificationError",
     "StreamJoin",
     "WatersmeetError",
+    "__version__",
     "band",
     "count_window",
     "equal",
@@ -52,6 +55,11 @@ __all__ = [
     "session",
     "time_window",
 ]
+
+try:
+    __version__ = version("watersmeet")
+except PackageNotFoundError:  # in a source tree that was never installed
+    __version__ = "(not installed)"
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depends on the name

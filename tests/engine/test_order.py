@@ -209,7 +209,10 @@ def test_a_relaxed_order_is_checked_and_reads_well() -> None:
     for wrong in ({"rows": 0}, {"rows": True}, {"rows": 1.5}, {"comparisons": 0}, {"comparisons": "1"}):
         with pytest.raises(wm.SpecificationError, match="at least 1"):
             wm.relaxed(**wrong)
-    assert str(wm.relaxed(rows=1000, comparisons=50)) == "a star every 1,000 rows, and every 50 stored rows"
+    assert str(wm.relaxed(rows=1000, comparisons=50)) == (
+        "pairs in the order in which their later rows arrived, to within 1,000 rows; "
+        "those of one row to within 50 of the others"
+    )
 
 
 def test_a_relaxed_order_and_a_fanout_are_kept_in_snapshots() -> None:

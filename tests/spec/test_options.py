@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.spec.options import CHOICES, MOST_THREADS, check_options, check_threads
+from watersmeet.spec.options import BESIDE, CHOICES, MOST_THREADS, check_options, check_threads
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -30,7 +30,7 @@ def test_what_the_table_allows_is_taken_and_nothing_else(name: str) -> None:
         check_options(**{name: "anything"})
     given, allowed, _ = str(caught.value).split("\n")
     assert given == f"{name}='anything'"
-    assert allowed == "  allowed: " + ", ".join(map(repr, CHOICES[name]))
+    assert allowed == "  allowed: " + ", ".join([*map(repr, CHOICES[name]), *filter(None, [BESIDE.get(name)])])
 
 
 @pytest.mark.parametrize(("name", "value"), [("late", "keep"), ("structure", "tree"), ("cores", 0), ("cores", True)])

@@ -114,7 +114,7 @@ def test_text_reads_as(text: str, expected: ex.Predicate) -> None:
     [
         ("left.x = ", "left.x = "),
         ("", "''"),
-        ("left.x = right.y; left.x = right.y", "not one expression"),
+        ("left.x = right.y; left.x = right.y", "is 2 conditions"),
         ("SELECT 1", "SELECT 1"),
         ("left.x + right.y", "left.x + right.y"),
         ("x = right.y", "write left.x or right.x"),

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from watersmeet.engine.collector import Collector
 from watersmeet.engine.driver import drive
+from watersmeet.engine.forms import Form
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables
@@ -46,6 +47,7 @@ class Pairing:
         topology: TopologyName,
         cores: int,
         order: Order | None,
+        form: Form | None,
         fanout: int | None,
         weights: Sequence[float] | None,
         block_rows: int,
@@ -62,7 +64,8 @@ class Pairing:
         if self._numbering is not None:
             schema = numbered_schema(plan.schemas["left"], plan.schemas["right"], schema)
         shares = None if weights is None else tuple(weights)
-        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares))
+        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares, form))
+        self._form = form
         self._flows = False
 
     @property
@@ -123,7 +126,14 @@ class Pairing:
         return self._arranged([pairs for some in found for pairs in some], in_order=in_order)
 
     def in_portions(self, parts: Iterable[Slice]) -> Iterator[pa.Table]:
-        """Yield what :meth:`join` returns in tables of bounded size, as they are asked for."""
+        """Yield what :meth:`join` returns in tables of bounded size, as they are asked for.
+
+        Forms that take no more room for more pairs come a slice at a time.
+        """
+        if self._form is not None:
+            for part in self._collected(parts):
+                yield from self._joined([part])
+            return
         in_portions = partial(portions, self.topology, order=self._order)
         for found in drive(self.topology, map(self._numbered, self._collected(parts)), in_portions):
             pairs = self._arranged(found, in_order=self.topology.keeps_order)
@@ -160,7 +170,7 @@ class Pairing:
 
     def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
         """Put pairs in order, unless they are, and remove their numbers."""
-        if self._numbering is None or not found:
+        if self._numbering is None or self._form is not None or not found:
             return found
         pairs = pa.concat_tables(found)
         if self._order is not None and not in_order:

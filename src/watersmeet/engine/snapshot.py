@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.engine.arrow_bytes import read_rows, write_rows
+from watersmeet.engine.forms import COUNT
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.saved_state import (
     SavedRows,
@@ -28,16 +30,17 @@ from watersmeet.engine.saved_state import (
     write_description,
     write_stream,
 )
-from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
+from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.saved_form import window_from_json
+from watersmeet.spec.strict_json import Json
 from watersmeet.spec.window import CountWindow, TimeWindow
 from watersmeet.window.plan import JoinPlan, plan_join
 from watersmeet.window.segment import SavedSegment
 
 __all__ = ["Saved", "read_snapshot", "write_snapshot"]
 
-MAGIC: Final = b"watersmeet-state"
+MAGIC: Final = MAGICS["StreamJoin"]
 VERSION: Final = 3
 TEXT_VERSION: Final = 2
 """The last one that kept the predicate as text."""
@@ -84,7 +87,7 @@ def read_snapshot(blob: bytes) -> Saved:
         state = state_from_json(content, plan, RESULTS)
         kept = checked_rows(plan, rows, dict.fromkeys(hidden), state.progress)
         segments = {side: [(own, numbers.get(SEQUENCE)) for own, numbers in some] for side, some in kept.items()}
-        return Saved(plan, state, segments, _owed(owed, plan))
+        return Saved(plan, state, segments, _owed(owed, plan, state.options.get("result")))
 
 
 def _with_numbers(segment: SavedSegment) -> SavedRows:
@@ -92,9 +95,13 @@ def _with_numbers(segment: SavedSegment) -> SavedRows:
     return rows, {} if sequence is None else {SEQUENCE: sequence}
 
 
-def _owed(section: bytes, plan: JoinPlan) -> pa.Table:
+def _owed(section: bytes, plan: JoinPlan, result: Json) -> pa.Table:
+    """Return the results that were not returned: pairs, also where they leave as ranges, or their number."""
     schema, batches = read_rows(section)
-    expected = result_schema(plan.schemas["left"], plan.schemas["right"])
+    expected = COUNT if result == "count" else result_schema(plan.schemas["left"], plan.schemas["right"])
     if not schema.equals(expected):
-        raise refuse_damaged("the pairs it owes have other columns than the join")
-    return pa.Table.from_batches(batches, expected)
+        raise refuse_damaged("the results it owes have other columns than the join's")
+    owed = pa.Table.from_batches(batches, expected)
+    if result == "count" and (pc.min(owed["pairs"]).as_py() or 0) < 0:
+        raise refuse_damaged("it owes fewer pairs than none")
+    return owed

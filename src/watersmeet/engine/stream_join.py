@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.engine.explain import explain_join
+from watersmeet.engine.forms import Ranges, form_of
 from watersmeet.engine.intake import PairIntake
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
+from watersmeet.engine.metrics import Complete, JoinMetrics
 from watersmeet.engine.pairing import Pairing
 from watersmeet.engine.result import bounded_tables, result_schema
 from watersmeet.engine.saved_state import State
@@ -22,6 +24,7 @@ from watersmeet.spec.expression import Predicate
 from watersmeet.spec.options import (
     How,
     Late,
+    ResultForm,
     Structure,
     TopologyName,
     check_join,
@@ -29,48 +32,15 @@ from watersmeet.spec.options import (
     check_schemas,
     check_threads,
     refuse_complete,
+    refuse_records,
+    refuse_result,
 )
 from watersmeet.spec.ordering import Order, order_from_json, order_to_json
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["Complete", "JoinMetrics", "StreamJoin"]
-
-
-class Complete(NamedTuple):
-    """How many rows of each stream, in the order of arrival, have met all that came before them.
-
-    The pairs that they found with these have been returned, or the next ``poll`` returns them. Counted are rows that
-    took part (neither late nor left out for a null) since the join was built or restored.
-    """
-
-    left: int
-    right: int
-
-
-@dataclass(frozen=True, slots=True)
-class JoinMetrics:
-    """Counts of a join so far."""
-
-    left_rows: int
-    """Rows that were pushed, including those that were left out."""
-    right_rows: int
-    pairs: int
-    """Pairs that were handed to the caller."""
-    left_late: int
-    """Rows behind the watermark when they were pushed: they were not joined."""
-    right_late: int
-    left_null: int
-    """Rows that cannot match because of a null in the timestamp or in a compared value: they were not joined."""
-    right_null: int
-    left_window_rows: int
-    """Rows held now; some may have expired."""
-    right_window_rows: int
-    window_bytes: int
-    """Bytes of both windows, including their indexes."""
-    watermark: int | None
-    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began."""
+__all__ = ["StreamJoin"]
 
 
 class StreamJoin(Lifecycle):
@@ -109,6 +79,10 @@ class StreamJoin(Lifecycle):
         window's ``order_by`` gives another order. The order holds from push to push, for any times of the rows and
         also if pushes are collected. ``wm.relaxed(rows=…, comparisons=…)`` is less precise, which costs less. In
         ``handshake`` a pair is held back until none before it can come, about as long as rows take to meet.
+    result
+        ``"pairs"``, or a form that costs the same however many rows a row meets. ``"count"``: a table of one number,
+        how many ``pairs`` there are. ``"ranges"``: records of the sorted rows that one row meets, from ``start`` to
+        ``end``, or with ``not`` all but these; ``pairs`` counts them, and :meth:`pairs_of` returns them.
     fanout
         For ``splitjoin``, at least 2: the number of cores to which one distributor sends, and from which one merger
         receives. With more cores there are trees of them. The default is 8.
@@ -147,6 +121,7 @@ class StreamJoin(Lifecycle):
         cores: int = 1,
         late: Late = "drop",
         order: Order | None = None,
+        result: ResultForm = "pairs",
         fanout: int | None = None,
         weights: Sequence[float] | None = None,
         block_rows: int = 256,
@@ -157,11 +132,14 @@ class StreamJoin(Lifecycle):
         check_schemas(left, right)
         check_join(on, window, many=False)
         check_threads(cores)
-        check_options(how=how, topology=topology, structure=structure, late=late, order=order)
+        check_options(how=how, topology=topology, structure=structure, late=late, order=order, result=result)
         check_options(fanout=fanout, block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
+        if order is not None and result != "pairs":
+            raise refuse_result(result, order)
         check_shape(topology, cores, fanout=fanout, weights=weights)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
+        self._predicate = self._plan.predicate
         self._options: dict[str, Any] = {
             "how": how,
             "topology": topology,
@@ -173,15 +151,20 @@ class StreamJoin(Lifecycle):
             "batch_seconds": batch_seconds,
         }
         self._options |= shape_to_json(fanout=fanout, weights=weights)
+        if result != "pairs":
+            self._options["result"] = result
         self._order: Order | None = order
-        self._schema = result_schema(left, right)
+        pairs = result_schema(left, right)
+        self._form = form_of(result, self._plan.schemas, pairs)
+        self._schema = pairs if self._form is None else self._form.schema
         self._intake = PairIntake(self._plan, fail_on_late=late == "error")
         self._pairing = Pairing(
             self._plan,
-            self._schema,
+            pairs,
             topology=topology,
             cores=cores,
             order=order,
+            form=self._form,
             fanout=fanout,
             weights=weights,
             block_rows=block_rows,
@@ -198,7 +181,7 @@ class StreamJoin(Lifecycle):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the pairs: all left columns, then all right columns."""
+        """Schema of what is returned: of pairs all left columns, then all right ones; see ``result``."""
         return self._schema
 
     @in_turn("push()")
@@ -281,8 +264,12 @@ class StreamJoin(Lifecycle):
             self._under_way.append(bounded_tables([self._owed]))
             self._owed = self._nothing
 
-    def _count(self, results: int) -> None:
-        self._pairs += results
+    def _hand_out(self, results: pa.Table) -> None:
+        if self._form is None:
+            self._pairs += results.num_rows
+        else:
+            self._pairs += pc.sum(results["pairs"]).as_py() or 0
+            self._form.release(results)
 
     def _join_waiting(self) -> None:
         """Find the pairs of all rows that were taken, also of those that wait for a full batch, and keep the pairs."""
@@ -291,6 +278,17 @@ class StreamJoin(Lifecycle):
             self._changing()
             rest = self._rest()
             self._owed = self._with_owed(rest + self._pairing.join_waiting() if waits else rest)
+
+    @in_turn("pairs_of()")
+    def pairs_of(self, records: pa.Table) -> pa.Table:
+        """Return the pairs that records of a join with ``result="ranges"`` stand for.
+
+        These are records that were returned last, all or some of them; when the join returns others they are refused.
+        What they stand for never changes. Take slices of them where they are many pairs.
+        """
+        if not isinstance(self._form, Ranges):
+            raise refuse_records("records", str(self._options.get("result", "pairs")))
+        return self._form.pairs_of(records)
 
     @in_turn("finish()")
     def finish(self) -> pa.Table:
@@ -304,10 +302,12 @@ class StreamJoin(Lifecycle):
         return pairs
 
     def _delivered(self, results: list[pa.Table]) -> pa.Table:
-        pairs = self._with_owed(results)
+        found = self._with_owed(results)
+        if self._form is not None:
+            found = self._form.together([found])
         self._owed = self._nothing
-        self._count(pairs.num_rows)
-        return pairs
+        self._hand_out(found)
+        return found
 
     def _with_owed(self, results: list[pa.Table]) -> pa.Table:
         """Return results behind those that were found but not returned before."""
@@ -346,12 +346,13 @@ class StreamJoin(Lifecycle):
         """Return the whole state as bytes, from which :meth:`restore` continues. This join can continue as well."""
         self._check_open("snapshot()")
         self._join_waiting()
+        owed = self._with_owed([] if self._finished else self._pairing.still_to_meet())
         return write_snapshot(
             Saved(
                 plan=self._plan,
                 state=State(self._options, self._intake.progress, self._pairs, self._finished),
                 segments={side: self._pairing.save(side) for side in OTHER_SIDE},
-                owed=self._with_owed([] if self._finished else self._pairing.still_to_meet()),
+                owed=owed if self._form is None else self._form.save(owed),
             )
         )
 
@@ -385,6 +386,7 @@ class StreamJoin(Lifecycle):
             **options,
         )
         join._intake.progress = saved.state.progress
-        join._pairs, join._finished, join._owed = saved.state.results, saved.state.finished, saved.owed
+        join._pairs, join._finished = saved.state.results, saved.state.finished
+        join._owed = saved.owed if join._form is None else join._form.restore(saved.owed)
         join._pairing.load(saved.segments)
         return join

@@ -149,7 +149,7 @@ if numba.config.DISABLE_JIT:
 
     def count_flags(flags: Any) -> Any:
         """Return how many bits are set."""
-        return int(flags).bit_count()
+        return (int(flags) & (2**64 - 1)).bit_count()
 
     def copy_value(target: Any, source: Any, kind: Any) -> None:
         """Copy a number of some NumPy type from one address to another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -16,6 +17,7 @@ from watersmeet.spark.java import find_java
 from watersmeet.spark.workers import check_workers
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.options import check_threads
 from watersmeet.spec.typing import Schemas
 from watersmeet.spec.zones import comparison_by_zone
 
@@ -49,6 +51,12 @@ def session(
     more
         Further settings of Spark.
     """
+    if cores is not None:
+        check_threads(cores)
+    if not (isinstance(memory, str) and re.fullmatch(r"[1-9]\d*[kmgt]b?", memory, re.IGNORECASE)):
+        raise SpecificationError(
+            f"memory={memory!r}", "a number and its unit, k, m, g or t", 'give for example memory="4g"'
+        )
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
     threads = cores or os.cpu_count() or 1

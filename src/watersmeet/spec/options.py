@@ -23,6 +23,7 @@ __all__ = [
     "Balance",
     "How",
     "Late",
+    "ResultForm",
     "Strategy",
     "Structure",
     "StructureName",
@@ -34,11 +35,14 @@ __all__ = [
     "check_weights",
     "refuse_complete",
     "refuse_fanout",
+    "refuse_records",
+    "refuse_result",
     "refuse_weights",
 ]
 
 How = Literal["inner"]
 Late = Literal["drop", "error"]
+ResultForm = Literal["pairs", "ranges", "count"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 Structure = Literal["auto"] | StructureName
@@ -49,12 +53,16 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "how": get_args(How),
     "late": get_args(Late),
     "order": (None, *STRICT),
+    "result": get_args(ResultForm),
     "topology": get_args(TopologyName),
     "structure": ("auto", *get_args(StructureName)),
     "strategy": get_args(Strategy),
     "balance": get_args(Balance),
 }
 """Options that are one of a few; all others are numbers."""
+BESIDE: Final = {"order": "wm.relaxed(rows=…)"}
+"""What an option may be beside its choices."""
+NEXT_STEPS: Final = {"how": "leave how out: outer, semi and anti joins are not supported yet"}
 SECONDS: Final = ("batch_seconds",)
 """Options that are a span of time; all other numbers count something."""
 UNSET: Final = ("batch_rows", "batch_seconds", "fanout")
@@ -69,15 +77,16 @@ def check_options(**given: object) -> None:
             continue
         if name in CHOICES:
             if value not in CHOICES[name]:
-                allowed = ", ".join(map(repr, CHOICES[name]))
-                raise _refused(name, value, allowed, f"leave {name} out, or give one of these")
+                allowed = ", ".join([*map(repr, CHOICES[name]), *([BESIDE[name]] if name in BESIDE else [])])
+                next_step = NEXT_STEPS.get(name, f"leave {name} out, or give one of these")
+                raise _refused(name, value, allowed, next_step)
         elif value is None and name in UNSET:
             continue
         elif name in SECONDS:
             if not _is_positive(value):
-                raise _refused(name, value, "seconds, more than 0 and finite", f"leave {name} out")
+                raise _refused(name, value, "seconds, more than 0 and finite", _number_step(name, value, "0.5"))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise _refused(name, value, "a whole number of at least 1", f"leave {name} out")
+            raise _refused(name, value, "a whole number of at least 1", _number_step(name, value, "4"))
 
 
 def check_threads(cores: object) -> None:
@@ -85,6 +94,27 @@ def check_threads(cores: object) -> None:
     check_options(cores=cores)
     if isinstance(cores, int) and cores > MOST_THREADS:
         raise _refused("cores", cores, f"at most {MOST_THREADS}", "give the number of this machine's cores")
+
+
+def refuse_result(result: str, order: object) -> SpecificationError:
+    """Return the error for an order of results that are no pairs."""
+    return SpecificationError(
+        f"result={result!r} with order={order!r}: neither ranges nor a count stand for pairs one after the other",
+        'an order with result="pairs"; order=None with any other result',
+        "leave order out",
+    )
+
+
+def refuse_records(what: str, result: str) -> SpecificationError:
+    """Return the error for turning into pairs what is no record of ranges that a join still knows."""
+    return SpecificationError(
+        f"pairs_of() was given {what}",
+        'with result="ranges" the records, or some of them, that the join returned last: by push, poll, finish or an '
+        "iterator of pushes",
+        "turn records into pairs before the next results are asked for"
+        if result == "ranges"
+        else 'build the join with result="ranges"',
+    )
 
 
 def refuse_fanout(fanout: int, topology: str) -> SpecificationError:
@@ -141,7 +171,7 @@ def check_schemas(left: object, right: object) -> None:
 def check_join(on: object, window: object, *, many: bool) -> None:
     """Raise unless ``on`` is a predicate or text, and ``window`` one of two streams, or where ``many`` of more."""
     if not isinstance(on, str | Predicate):
-        raise _refused_type("on", on, "a predicate or Spark SQL text", f"give for example {_example(on)}")
+        raise _refused_type("on", on, "a predicate or Spark SQL text", _predicate_step(on, many=many))
     if isinstance(on, Predicate):
         check_depth(on)
     of_many = isinstance(window, TimeWindows | CountWindows)
@@ -154,10 +184,22 @@ def check_join(on: object, window: object, *, many: bool) -> None:
         )
 
 
-def _example(on: object) -> str:
-    """Return a predicate that the caller may have meant, as an example."""
+def _predicate_step(on: object, *, many: bool) -> str:
+    """Return what to write instead of something that is no predicate."""
+    streams = ("a", "b") if many else ("left", "right")
+    text = f'on="{streams[0]}.x < {streams[1]}.y"'
+    if type(on).__name__ == "Column":  # Spark's, whose own conditions do not tell which stream a name is of
+        return f"write the condition as text that names the streams, such as {text}"
     names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
-    return "on=" + " & ".join(f'wm.equal("{name}")' for name in names) + ', or on="left.x < right.y"'
+    written = [f'"a.{name}", "b.{name}"' if many else f'"{name}"' for name in names]
+    return "give for example on=" + " & ".join(f"wm.equal({columns})" for columns in written) + f", or {text}"
+
+
+def _number_step(name: str, value: object, example: str) -> str:
+    """Return what to do where a number was expected."""
+    if isinstance(value, str) and value.isdecimal() and value.strip("0"):
+        return f"give {name}={value} without quotes"
+    return f"give for example {name}={example}, or leave {name} out"
 
 
 def _refused(name: str, value: object, allowed: str, next_step: str) -> SpecificationError:

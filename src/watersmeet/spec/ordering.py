@@ -23,8 +23,8 @@ class Relaxed:
     comparisons: int | None = None
 
     def __str__(self) -> str:
-        inner = "" if self.comparisons is None else f", and every {self.comparisons:,} stored rows"
-        return f"a star every {self.rows:,} rows{inner}"
+        inner = "" if self.comparisons is None else f"; those of one row to within {self.comparisons:,} of the others"
+        return f"pairs in the order in which their later rows arrived, to within {self.rows:,} rows{inner}"
 
 
 Order = Literal["outer", "inner"] | Relaxed
@@ -44,7 +44,7 @@ def relaxed(rows: int = 1, comparisons: int | None = None) -> Relaxed:
     --------
     >>> import watersmeet as wm
     >>> print(wm.relaxed(rows=100))
-    a star every 100 rows
+    pairs in the order in which their later rows arrived, to within 100 rows
     """
     _check("rows", rows)
     if comparisons is not None:

@@ -113,7 +113,7 @@ def late_error(streams: Streams, stream: StreamName, count: int, watermark: int)
     return LateRowError(
         f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
         f"rows at or after the watermark, {_moment(watermark, streams.time_scale)}",
-        "give the window a longer lateness (on Spark withWatermark too), "
+        "give the window a longer lateness (on Spark a withWatermark of your own must be as long), "
         'or late="drop" to leave such rows out and count them',
     )
 

@@ -202,6 +202,14 @@ class KeyedBatch:
                 self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
         return self._reach
 
+    def earliest(self) -> Int64s:
+        """Return the earliest place that each row can meet in the other stream's window."""
+        if self.arrival is not None:
+            return self.arrival.seen - self.plan.length(OTHER_SIDE[self.side])
+        assert self.plan.time is not None
+        (wanted,) = self.ranges(self.plan.time)
+        return wanted.lo
+
     def _once(self, kept: dict[What, Computed], what: What, compute: Callable[[], Computed]) -> Computed:
         """Return what is kept, or compute it and keep it."""
         known = kept.get(what)

@@ -13,7 +13,7 @@ chunks per level below the last. Values are never read.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
@@ -25,7 +25,7 @@ from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.kernels.pairs import split_pairs
 from watersmeet.window.expiry import Departed
-from watersmeet.window.payload import Extent, KeysOf, Numbers, Stored
+from watersmeet.window.payload import Extent, Held, KeysOf, Numbers, Stored
 
 __all__ = ["Chunk", "ChunkedRows", "Chunks", "one_array"]
 
@@ -56,6 +56,10 @@ class Chunk:
         if axis not in self._keys:
             self._keys[axis] = keys_of(self.rows)
         return self._keys[axis]
+
+    def hold(self) -> Held:
+        """Return the rows, which never change."""
+        return Held(((0, self.rows),))
 
     @property
     def nbytes(self) -> int:
@@ -171,6 +175,14 @@ class ChunkedRows(Chunks):
             if end > begin:
                 yield chunk, split_who[begin:end], split_row[begin:end]
             begin = end
+
+    def stored(self) -> Iterable[tuple[int, Stored]]:
+        """Return the chunks."""
+        return [(chunk.first, chunk) for chunk in self.chunks]
+
+    def hold(self) -> Held:
+        """Return the chunks' rows, which never change."""
+        return Held(tuple((chunk.first, chunk.rows) for chunk in self.chunks))
 
     def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
         """Return all rows held as one batch, with their arrival numbers in a count window."""

@@ -8,7 +8,7 @@ in small steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.window.expiry import Departed
 
-__all__ = ["Extent", "KeysOf", "Numbers", "Payload", "Stored", "extent_of"]
+__all__ = ["Extent", "Held", "KeysOf", "Numbers", "Payload", "Stored", "extent_of"]
 
 
 KeysOf = Callable[[pa.RecordBatch], Int64s]
@@ -44,6 +44,16 @@ def extent_of(numbers: Int64s) -> Extent:
     return Extent(int(numbers.min()), int(numbers.max()))
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Held:
+    """The rows of a segment as they are now: the number of each chunk's first row, and its rows.
+
+    As long as somebody has it, they can be read; memory of rows that expire meanwhile is freed later.
+    """
+
+    chunks: tuple[tuple[int, pa.RecordBatch], ...]
+
+
 class Stored(Protocol):
     """Rows of a segment that lie in one record batch."""
 
@@ -59,6 +69,10 @@ class Stored(Protocol):
 
     def keys(self, axis: int, keys_of: KeysOf) -> Int64s:
         """Return the rows' keys on an axis; they are computed on first use and kept."""
+        ...
+
+    def hold(self) -> Held:
+        """Return the rows, to be read whatever expires."""
         ...
 
 
@@ -99,6 +113,14 @@ class Payload(Protocol):
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
         """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""
+        ...
+
+    def stored(self) -> Iterable[tuple[int, Stored]]:
+        """Return all chunks, each with the number of its first row."""
+        ...
+
+    def hold(self) -> Held:
+        """Return the rows, to be read whatever expires."""
         ...
 
     def save(self) -> tuple[pa.RecordBatch, Numbers | None]:

@@ -12,10 +12,11 @@ Cost: a row is copied once. Besides its rows a segment holds at most two steps o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.window.arena import CAN_FREE, Arena
 from watersmeet.window.expiry import Departed
-from watersmeet.window.payload import Extent, KeysOf, Numbers, Stored
+from watersmeet.window.payload import Extent, Held, KeysOf, Numbers, Stored
 
 __all__ = ["PlainRows", "can_be_plain"]
 
@@ -130,6 +131,7 @@ class PlainRows:
         self._adding = Lock()
         self._steps: deque[_Step] = deque()
         self._view: pa.RecordBatch | None = None
+        self._holders: WeakSet[Held] = WeakSet()
         self.dropped = self._freed = 0
         self.appended = 0
 
@@ -187,8 +189,8 @@ class PlainRows:
         return [Departed(rows, None if numbers is None else numbers[0][first : self.dropped])]
 
     def _free(self) -> None:
-        """Free the memory of rows that were dropped."""
-        if self._freed == self.dropped:
+        """Free the memory of rows that were dropped, unless somebody still holds them."""
+        if self._freed == self.dropped or len(self._holders):
             return
         for held in self._held():
             held.free_before(self.dropped)
@@ -204,6 +206,16 @@ class PlainRows:
             if kept < len(row):
                 who, row = compress_pairs(who, row, keep, kept)
         yield self, who, row
+
+    def stored(self) -> Iterable[tuple[int, Stored]]:
+        """Return the one chunk."""
+        return [(0, self)]
+
+    def hold(self) -> Held:
+        """Return all rows: a view, whose memory is not freed as long as it is held."""
+        held = Held(((0, self.rows),))
+        self._holders.add(held)
+        return held
 
     def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
         """Return all rows held: a view, valid until some of them expire."""

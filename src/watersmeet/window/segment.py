@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Int64s
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.subwindow import contract
 from watersmeet.subwindow.choose import Choice, follow_keys
 from watersmeet.subwindow.contract import (
@@ -22,10 +23,14 @@ from watersmeet.subwindow.contract import (
     pairs_of,
 )
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.edge import Edge
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Payload
 
-__all__ = ["SavedSegment", "Segment"]
+__all__ = ["SavedSegment", "Segment", "expanded"]
+
+MOST_EDGES: Final = 4
+"""Arrays of a segment that merge change with every insertion, so few edges are worth keeping."""
 
 SavedSegment = tuple[pa.RecordBatch, Int64s | None]
 """The rows of a segment; in a count window with their arrival numbers."""
@@ -45,6 +50,8 @@ class Segment:
     keys: Extent = field(default_factory=Extent)
     others: tuple[Segment, ...] = ()
     """The same rows in other orders: one for every branch of a disjunction after the first."""
+    _edges: tuple[Edge, ...] = ()
+    """Of sorted arrays that reach across the window's edge."""
 
     @property
     def rows(self) -> int:
@@ -95,19 +102,38 @@ class Segment:
 
     def probe(self, batch: KeyedBatch) -> Iterator[Pairs]:
         """Yield the candidates that the index finds, a bounded number at a time."""
+        return expanded(self.find(batch))
+
+    def find(self, batch: KeyedBatch) -> Iterator[Matches]:
+        """Yield the candidates as the index finds them."""
         order = self.choice.order
         for probes in batch.probes(order):
             if probes.equality is None and (int(probes.lo[0]) > self.keys.high or int(probes.hi[-1]) < self.keys.low):
                 continue
-            yield from _expanded(self.index.probe(probes))
+            yield from self.index.probe(probes)
+
+    def edge(self, order: Int32s, places: Callable[[], Int64s]) -> Edge:
+        """Return the edge in a sorted array of this segment; ``places`` computes those of all rows."""
+        for edge in self._edges:
+            if edge.order is order:
+                return edge
+        new = Edge(order, places(), self.dropped)
+        self._edges = (*self._edges[1 - MOST_EDGES :], new)
+        return new
+
+    @property
+    def dropped(self) -> int:
+        """The number of the first row still held: those before it have expired, and the index still finds them."""
+        return self.payload.appended - self.payload.held
 
     @property
     def nbytes(self) -> int:
         """Bytes held by indexes and rows."""
-        return sum(part.index.nbytes for part in (self, *self.others)) + self.payload.nbytes
+        indexes = sum(part.index.nbytes for part in (self, *self.others))
+        return indexes + sum(edge.nbytes for edge in self._edges) + self.payload.nbytes
 
 
-def _expanded(found: Iterator[Matches]) -> Iterator[Pairs]:
+def expanded(found: Iterator[Matches]) -> Iterator[Pairs]:
     """Yield matches as index pairs, few of them together and at most a bounded number: each costs some Python."""
     together: list[Matches] = []
     for matches in (part for some in found for part in _bounded(some)):

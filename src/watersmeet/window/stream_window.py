@@ -16,20 +16,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.spec.expression import StreamName
-from watersmeet.subwindow.contract import Pairs
+from watersmeet.subwindow.contract import Matches, Pairs, Ranges
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.creation import Creator, Neighbours
+from watersmeet.window.edge import pays
 from watersmeet.window.expiry import Departed
-from watersmeet.window.payload import Extent
+from watersmeet.window.payload import Extent, Stored
 from watersmeet.window.plan import JoinPlan
+from watersmeet.window.range_match import RangeMatch, complements
 from watersmeet.window.sample import sample_rows
-from watersmeet.window.segment import SavedSegment, Segment
+from watersmeet.window.segment import SavedSegment, Segment, expanded
 from watersmeet.window.verify import Candidates, Verifier
 
 __all__ = ["Match", "StreamWindow"]
@@ -42,6 +46,17 @@ class Match:
     who: Int32s
     stored: pa.RecordBatch
     row: Int32s
+    source: Stored | None = None
+    """What may free the memory of ``stored`` later; None: nothing does."""
+
+    @property
+    def count(self) -> int:
+        """Pairs."""
+        return len(self.who)
+
+
+def _matches(candidates: Iterator[Candidates]) -> Iterator[Match]:
+    return (Match(pairs.who, stored.rows, pairs.row, stored) for stored, pairs in candidates)
 
 
 class StreamWindow:
@@ -114,31 +129,106 @@ class StreamWindow:
 
         Only the oldest ``segments`` are looked at, if their number is given.
         """
-        candidates = self._candidates(batch, segments)
+        candidates: Iterator[Candidates] = (
+            some
+            for segment, inside in self._reached(batch, segments)
+            for some in self._candidates(segment, batch, inside=inside)
+        )
         if self.plan.residual is not None:
             candidates = self._verifier.satisfying(self.plan.residual, candidates, batch)
-        for stored, pairs in candidates:
-            yield Match(pairs.who, stored.rows, pairs.row)
+        yield from _matches(candidates)
 
-    def _candidates(self, batch: KeyedBatch, segments: int | None) -> Iterator[Candidates]:
-        """Yield the pairs that satisfy the window and all of the predicate but the residual."""
+    def find(self, batch: KeyedBatch) -> Iterator[Match | RangeMatch]:
+        """Yield what :meth:`probe` does: as ranges, where the index answers with them and leaves nothing to verify.
+
+        What reaches across the window's edge is counted row by row only where its rows are few.
+        """
+        if self.plan.residual is not None:
+            yield from self.probe(batch)
+            return
+        for segment, inside in self._reached(batch, None):
+            order = segment.choice.order
+            if segment.others or self._verifier.checks(order, (), window_holds=True):
+                yield from _matches(self._candidates(segment, batch, inside=inside))
+                continue
+            crosses = self._crosses_edge(segment, inside=inside)
+            wide: list[Ranges] = []
+            few = self._few(segment, batch, wide, crosses=crosses)
+            yield from _matches(self._verified(segment, segment, expanded(few), batch, inside=inside))
+            for ranges, but in complements(wide, len(batch)):
+                if crosses:
+                    yield self._inside_edge(segment, batch, ranges, but=but)
+                else:
+                    yield RangeMatch(ranges, segment.payload, but, ranges.count)
+
+    def _few(self, segment: Segment, batch: KeyedBatch, wide: list[Ranges], *, crosses: bool) -> Iterator[Matches]:
+        """Yield the candidates that are verified one by one; add to ``wide`` those that are not."""
+        can_count = crosses and self._lies_before(segment, batch)
+        sealed = segment is not self.segments[-1]
+        for found in segment.find(batch):
+            if isinstance(found, Ranges) and (not crosses or (can_count and pays(found, sealed=sealed))):
+                wide.append(found)
+            else:
+                yield found
+
+    def _crosses_edge(self, segment: Segment, *, inside: bool) -> bool:
+        """Tell whether the index may find rows of a segment that lie outside of the window."""
+        is_indexed = self.plan.time is not None and segment.choice.order.key == self.plan.time
+        return not is_indexed and (not inside or segment.dropped > 0)
+
+    def _lies_before(self, segment: Segment, batch: KeyedBatch) -> bool:
+        """Tell whether no row of the segment is too late for a row of the batch: then only early ones leave."""
+        return segment.place.high <= batch.reach()[1].low
+
+    def _inside_edge(self, segment: Segment, batch: KeyedBatch, found: Ranges, *, but: bool) -> RangeMatch:
+        """Return ranges with the number of their rows inside the window."""
+        bound = batch.earliest()
+        edge = segment.edge(found.row, partial(self._places, segment))
+        counts, count = edge.count(found, bound, segment.dropped, but=but)
+        return RangeMatch(found, segment.payload, but, count, counts, bound, edge.places)
+
+    def _places(self, segment: Segment) -> Int64s:
+        """Return the places of a segment's rows, by their numbers."""
+        first, *rest = segment.payload.stored()
+        places = [self._verifier.places(stored) for _, stored in (first, *rest)]
+        if first[0] == 0 and not rest:
+            return places[0]
+        return np.concatenate([np.zeros(first[0], np.int64), *places])
+
+    def _reached(self, batch: KeyedBatch, segments: int | None) -> Iterator[tuple[Segment, bool]]:
+        """Yield the segments that a batch can meet, and whether the window certainly holds for all pairs."""
         if len(batch) == 0:
             return
         for segment in islice(self.segments, segments):
             inside = self._inside(segment, batch)
-            if inside is None:
-                continue
-            for branch, part in enumerate((segment, *segment.others)):
-                own_axes = self.plan.branch_numbers[branch] if segment.others else ()
-                borders = part.choice.order.borders
-                axes = self._verifier.checks(part.choice.order, own_axes, window_holds=inside)
-                checks = [(axis, borders) for axis in axes]
-                for pairs in part.probe(batch):
-                    for stored, who, row in segment.payload.split(pairs.who, pairs.row):
-                        left = self._verifier.checked(stored, Pairs(who, row), batch, checks, window_holds=inside)
-                        left = self._verifier.not_found_before(stored, left, batch, branch, borders)
-                        if left.count:
-                            yield stored, left
+            if inside is not None:
+                yield segment, inside
+
+    def _candidates(self, segment: Segment, batch: KeyedBatch, *, inside: bool) -> Iterator[Candidates]:
+        """Yield the pairs with a segment's rows that satisfy the window and all of the predicate but the residual."""
+        for branch, part in enumerate((segment, *segment.others)):
+            yield from self._verified(segment, part, part.probe(batch), batch, inside=inside, branch=branch)
+
+    def _verified(
+        self,
+        segment: Segment,
+        part: Segment,
+        found: Iterator[Pairs],
+        batch: KeyedBatch,
+        *,
+        inside: bool,
+        branch: int = 0,
+    ) -> Iterator[Candidates]:
+        """Yield what is left of candidates that a part of a segment, its index for a branch, has found."""
+        order = part.choice.order
+        own_axes = self.plan.branch_numbers[branch] if segment.others else ()
+        checks = [(axis, order.borders) for axis in self._verifier.checks(order, own_axes, window_holds=inside)]
+        for pairs in found:
+            for stored, who, row in segment.payload.split(pairs.who, pairs.row):
+                left = self._verifier.checked(stored, Pairs(who, row), batch, checks, window_holds=inside)
+                left = self._verifier.not_found_before(stored, left, batch, branch, order.borders)
+                if left.count:
+                    yield stored, left
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window certainly holds for all pairs of segment and batch; None if it holds for none."""

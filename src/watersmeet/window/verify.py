@@ -131,6 +131,13 @@ class Verifier:
             pairs = kept_pairs(pairs, *in_count_window(pairs, self.plan, self.side, arrival, batch.arrival))
         return pairs
 
+    def places(self, stored: Stored) -> Int64s:
+        """Return where rows lie in the window: their timestamps, or arrival numbers."""
+        if self.plan.time is None:
+            assert stored.numbers is not None
+            return stored.numbers[0]
+        return self._keys(stored, self.plan.time, ())
+
     def not_found_before(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, branch: int, borders: Borders) -> Pairs:
         """Return the candidates that lie in no earlier branch: that has found them already."""
         for own_axes in self.plan.branch_numbers[:branch]:
@@ -142,9 +149,11 @@ class Verifier:
 
     def _hits(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders) -> tuple[Bools, int]:
         """Return which candidates lie in the ranges of an axis, and their number."""
+        return in_ranges(pairs, batch.ranges(axis, borders), self._keys(stored, axis, borders))
+
+    def _keys(self, stored: Stored, axis: int, borders: Borders) -> Int64s:
         own, schemas = self.plan.every_axis[axis], self.plan.schemas
-        keys = stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
-        return in_ranges(pairs, batch.ranges(axis, borders), keys)
+        return stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
 
     def satisfying(
         self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch

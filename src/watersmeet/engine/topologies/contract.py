@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns
+from watersmeet.engine.forms import Form
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
 from watersmeet.spec.expression import StreamName
@@ -64,11 +65,21 @@ class Layout:
     """Cores, or mergers, that a distributor or merger serves, for topologies that have such trees."""
     weights: tuple[float, ...] | None = None
     """The share of each window that each core holds, for topologies that have segments; None: equal shares."""
+    form: Form | None = None
+    """In which form results are given; None: as pairs."""
+
+    def results(self, window: StreamWindow, probing: KeyedBatch) -> list[pa.Table]:
+        """Return what a batch finds in a window, in the form asked for."""
+        if self.form is None:
+            return self.gather(probing, list(window.probe(probing)))
+        return self.form.tables(probing, window.find(probing))
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
-        """Return the pairs that a batch found as a list of one table, or of none if it found no pairs."""
+        """Return the pairs that a batch found, in the form asked for, as few tables; none if it found no pairs."""
         if not matches:
             return []
+        if self.form is not None:
+            return self.form.tables(probing, matches)
         return [self.table(probing.side, gather_probing(probing, matches), gather_stored(matches))]
 
     def table(self, probing: StreamName, own: Columns, stored: Columns) -> pa.Table:

@@ -98,12 +98,11 @@ class LowLatencyCore:
                 if neighbour is not None:
                     neighbour.put_at_once(message, LANE[batch.side])
                 home = self.share(batch, counted)
-                found = list(self.windows[OTHER_SIDE[batch.side]].probe(batch))
+                self.found += self._layout.results(self.windows[OTHER_SIDE[batch.side]], batch)
                 if batch.side == "left":
                     self.found += self._layout.gather(home, self._meet_passed(home))
                 else:
-                    found += self._meet_fresh(batch)
-                self.found += self._layout.gather(batch, found)
+                    self.found += self._layout.gather(batch, self._meet_fresh(batch))
                 if len(home):
                     self._to_store.append(home)
 

@@ -80,16 +80,24 @@ class _Command:
 
 @dataclass(eq=False, slots=True)
 class _Share:
-    """A stretch of a batch's probes, and the pairs that they find: first as row numbers, then as columns."""
+    """A stretch of a batch's probes, and the pairs that they find: first as row numbers, then as columns.
 
+    Results in another form than pairs are there when the stretch has probed.
+    """
+
+    layout: Layout
     window: StreamWindow
     probing: KeyedBatch
     matches: list[Match] = field(default_factory=list)
     own: Columns = field(default_factory=list)
     stored: Columns = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
 
     def probe(self) -> None:
-        self.matches = list(self.window.probe(self.probing))
+        if self.layout.form is None:
+            self.matches = list(self.window.probe(self.probing))
+        else:
+            self.tables = self.layout.results(self.window, self.probing)
 
     def gather_own(self) -> None:
         if self.matches:
@@ -99,10 +107,10 @@ class _Share:
         if self.matches:
             self.stored = gather_stored(self.matches)
 
-    def pairs(self, layout: Layout) -> list[pa.Table]:
+    def results(self) -> list[pa.Table]:
         if not self.matches:
-            return []
-        return [layout.table(self.probing.side, self.own, self.stored)]
+            return self.tables
+        return [self.layout.table(self.probing.side, self.own, self.stored)]
 
 
 class _Round:
@@ -213,7 +221,7 @@ class PanJoin(WholeWindows):
         stretches = self._cut(left, most), self._cut(right, most)
         self._process(self._commands(left, right, *stretches), sum(map(len, stretches)), max(len(left), len(right)))
         self._have_met(part)
-        return [table for some in stretches for stretch in some for table in stretch.pairs(self._layout)]
+        return [table for some in stretches for stretch in some for table in stretch.results()]
 
     def _commands(
         self, left: KeyedBatch, right: KeyedBatch, left_stretches: list[_Share], right_stretches: list[_Share]
@@ -262,7 +270,7 @@ class PanJoin(WholeWindows):
         cores = self._layout.cores
         if self._scans and cores > 1:
             count = max(count, min(SCANS_PER_CORE * cores, len(batch), len(batch) * window.rows // LONG_SCAN))
-        return [_Share(window, batch.portion(number, count)) for number in range(count)]
+        return [_Share(self._layout, window, batch.portion(number, count)) for number in range(count)]
 
     def _process(self, commands: list[_Command], at_once: int, rows: int) -> None:
         """Give the commands for ``rows`` rows to workers, take part, and wait (steps 3 and 4)."""

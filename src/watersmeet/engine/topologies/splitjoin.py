@@ -75,12 +75,12 @@ class JoinCore:
         """Expire, process, store (algorithm 2)."""
         batch = block.batch
         self._expire(block)
-        matches = list(self.windows[OTHER_SIDE[batch.side]].probe(batch))
-        tables = self._layout.gather(batch, matches)
+        window = self.windows[OTHER_SIDE[batch.side]]
         if self._layout.order is None:
-            self._released.extend(tables)
+            self._released.extend(self._layout.results(window, batch))
         else:
-            self.hand_on(self.punctuated(block, matches, tables))
+            matches = list(window.probe(batch))
+            self.hand_on(self.punctuated(block, matches, self._layout.gather(batch, matches)))
         self._store(batch)
 
     def punctuated(self, block: _Block, matches: list[Match], tables: list[pa.Table]) -> Run:

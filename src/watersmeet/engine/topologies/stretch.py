@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from watersmeet.engine.row_numbers import numbers_of
@@ -88,4 +89,4 @@ def from_number(matches: Iterator[Match], first: int) -> Iterator[Match]:
     for match in matches:
         keep = numbers_of(match.stored)[match.row] >= first
         if keep.any():
-            yield Match(match.who[keep], match.stored, match.row[keep])
+            yield replace(match, who=match.who[keep], row=match.row[keep])

@@ -77,10 +77,13 @@ class WholeWindows(Topology):
         self._have_met(part)
 
     def _as_found(self, part: Slice) -> Iterator[list[pa.Table]]:
-        """Let each batch probe, and then insert it; yield the pairs a table at a time."""
+        """Let each batch probe, and then insert it; yield the pairs a table at a time, other forms at once."""
         for batch in (part.left, part.right):
-            for matches in self._tables_of(batch):
-                yield self._layout.gather(batch, matches)
+            if self._layout.form is not None:
+                yield self._layout.results(self._windows[OTHER_SIDE[batch.side]], batch)
+            else:
+                for matches in self._tables_of(batch):
+                    yield self._layout.gather(batch, matches)
             self._insert(batch)
 
     def _tables_of(self, batch: KeyedBatch) -> Iterator[list[Match]]:

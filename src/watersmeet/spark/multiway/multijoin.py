@@ -17,7 +17,7 @@ from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.options import Balance, Late, Strategy, Structure, check_join, check_options
-from watersmeet.spec.streams import check_names, read_predicate
+from watersmeet.spec.streams import check_names, check_streams, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
 
 __all__ = ["multijoin"]
@@ -80,6 +80,7 @@ def multijoin(
     check_options(strategy=strategy, structure=structure, late=late, balance=balance, stash_rows=stash_rows)
     if cores is not None:
         check_options(cores=cores)
+    check_streams(streams, object, "Spark DataFrames", "")
     names = check_names(streams)
     spark = check_frames(streams)
     check_session(spark)
