@@ -117,6 +117,11 @@ def _of_structure(number: int, structure: str) -> dict[str, Shown]:
     }
 
 
+def _fpga(what: str) -> Columns:
+    """Return the model's curve, and beside it that of BI-Sort here."""
+    return Columns("kernels/fpga", 0, "batch", (f"model: {what}", f"bi_sort here: {what}"), "rows/s")
+
+
 STAGES: Final = Columns(
     "engine/latency", 1, "cores", ("distribution", "execution", "gathering", "whole push"), "milliseconds, mean"
 )
@@ -181,8 +186,8 @@ FIGURES: Final = {
     ),
     "panjoin/13a": Shown("rows in, compared", (Ours("kernels/insertion", "insertion_compared"),)),
     "panjoin/13b": Shown("band probes, compared", (Ours("kernels/probing", "probing_compared"),)),
-    "panjoin/14a": Shown("rows in, on an FPGA"),
-    "panjoin/14b": Shown("probes, on an FPGA"),
+    "panjoin/14a": Shown("rows in, on an FPGA", (_fpga("insertion"),)),
+    "panjoin/14b": Shown("probes, on an FPGA", (_fpga("probing"),)),
     "panjoin/table I": Shown("resources of the FPGA"),
     "panjoin/15a": Shown("throughput of a cluster by batch", (OVER_BATCH,)),
     "panjoin/15b": Shown("throughput of a cluster by matches", (OVER_MATCHES,)),

@@ -150,11 +150,11 @@ def test_figures_are_chosen_by_paper_or_by_name() -> None:
 
 
 def test_a_figure_is_drawn_beside_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["papers", "--quick", "--only", "handshake/13", "panjoin/14a", "--out", str(tmp_path)]
+    arguments = ["papers", "--quick", "--only", "handshake/13", "panjoin/table I", "--out", str(tmp_path)]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "=== lock_step: " in printed
-    assert "docs/papers.md says why these are not drawn: panjoin/14a" in printed
+    assert "docs/papers.md says why these are not drawn: panjoin/table I" in printed
     assert (tmp_path / "papers" / "handshake_13.png").is_file()
     written = json.loads((tmp_path / "papers" / "papers.json").read_text())
     (line,) = written["runs"]
