@@ -31,6 +31,8 @@ __all__ = ["Chunk", "ChunkedRows", "Chunks", "one_array"]
 
 
 FAN_IN: Final = 32
+MOST_BYTES: Final = 1 << 28
+"""Bytes of a chunk that is concatenated: so few that not even a list of truth values has 2^31 of them."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Chunks:
         """Concatenate the last chunks while there are enough of one level, into chunks of at most ``most`` rows."""
         fan_in = self._fan_in
         while len(self.chunks) >= fan_in and self.chunks[-fan_in].level == self.chunks[-1].level:
-            if self.end - self.chunks[-fan_in].first > most:
+            if self.end - self.chunks[-fan_in].first > most or not _fit_together(self.chunks[-fan_in:]):
                 break
             self._combine(len(self.chunks) - fan_in, len(self.chunks))
 
@@ -154,15 +156,9 @@ class ChunkedRows(Chunks):
         self.merge(self._chunk_rows)
 
     def seal(self) -> None:
-        """Concatenate chunks as far as the limit on their rows allows."""
-        begin = 0
-        while begin < len(self.chunks):
-            end, last = begin + 1, self.chunks[begin].first + self._chunk_rows
-            while end < len(self.chunks) and self.chunks[end].end <= last:
-                end += 1
-            if end > begin + 1:
-                self._combine(begin, end)
-            begin += 1
+        """Concatenate chunks as far as the limits on their rows and bytes allow."""
+        self.chunks = [_concatenated(some) for some in _neighbours(self.chunks, self._chunk_rows)]
+        self._starts = None
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
         """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""
@@ -184,13 +180,45 @@ class ChunkedRows(Chunks):
         """Return the chunks' rows, which never change."""
         return Held(tuple((chunk.first, chunk.rows) for chunk in self.chunks))
 
-    def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return all rows held as one batch, with their arrival numbers in a count window."""
-        whole = _concatenated(self.chunks)
-        return whole.rows, whole.numbers
+    def save(self) -> list[tuple[pa.RecordBatch, Numbers | None]]:
+        """Return all rows held as few batches, with their arrival numbers in a count window."""
+        together = (_concatenated(some) for some in _neighbours(self.chunks, self.held))
+        return [(whole.rows, whole.numbers) for whole in together]
+
+
+def _neighbours(chunks: list[Chunk], most: int) -> Iterator[list[Chunk]]:
+    """Yield neighbouring chunks that have at most ``most`` rows together and do not weigh too much."""
+    some: list[Chunk] = []
+    room = MOST_BYTES
+    for chunk in chunks:
+        weight = _weight(chunk.rows)
+        if some and (chunk.end - some[0].first > most or weight > room):
+            yield some
+            some, room = [], MOST_BYTES
+        some.append(chunk)
+        room -= weight
+    if some:
+        yield some
+
+
+def _fit_together(chunks: list[Chunk]) -> bool:
+    """Tell whether chunks may become one; dictionaries are looked at only if they matter."""
+    return any(sum(map(measure, (chunk.rows for chunk in chunks))) <= MOST_BYTES for measure in (_nbytes, _weight))
+
+
+def _nbytes(rows: pa.RecordBatch) -> int:
+    return int(rows.nbytes)
+
+
+def _weight(rows: pa.RecordBatch) -> int:
+    """Return the bytes of rows with the values of dictionaries that they use."""
+    columns = (_with_used_values(column) if pa.types.is_dictionary(column.type) else column for column in rows.columns)
+    return sum(int(column.nbytes) for column in columns)
 
 
 def _concatenated(chunks: list[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
     columns = [
         one_array([chunk.rows.column(number) for chunk in chunks]) for number in range(chunks[0].rows.num_columns)
     ]

@@ -33,7 +33,7 @@ from watersmeet.window.payload import Extent, Stored
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.range_match import RangeMatch, complements
 from watersmeet.window.sample import sample_rows
-from watersmeet.window.segment import SavedSegment, Segment, expanded
+from watersmeet.window.segment import Segment, expanded
 from watersmeet.window.verify import Candidates, Verifier
 
 __all__ = ["Match", "StreamWindow"]
@@ -240,7 +240,7 @@ class StreamWindow:
             return None
         return place.low >= earliest.high and place.high <= latest.low
 
-    # --- expire, save, load -------------------------------------------------------------------------------------------
+    # --- expire, load ------------------------------------------------------------------------------------------------
 
     def expire(self, before: int) -> list[Departed]:
         """Drop rows that lie before ``before``, a time or a number, in whole steps; return the rows that have left."""
@@ -250,10 +250,6 @@ class StreamWindow:
         if self.segments:
             left += self.segments[0].expire(before)
         return left
-
-    def save(self) -> list[SavedSegment]:
-        """Return the rows of each segment; in a count window with their arrival numbers."""
-        return [segment.save() for segment in self.segments]
 
     def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""
