@@ -11,7 +11,7 @@ they can, and what is left of all segments is checked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
-from watersmeet.columns.keys import Borders, KeyRange, axis_keys
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys, have_ends, meet_exactly
 from watersmeet.columns.values import is_true
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
-from watersmeet.spec.expression import Column, Predicate, StreamName
+from watersmeet.spec.expression import Column, Predicate, StreamName, columns_of
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Pairs
@@ -32,13 +32,15 @@ from watersmeet.window.chunks import one_array
 from watersmeet.window.payload import Stored
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
-__all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "truth"]
+__all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "in_time", "truth"]
 
 
 ROWS_PER_CANDIDATE: Final = 4
 """With fewer candidates than one for this many stored rows, the residual alone is cheaper than keys for all rows."""
 CHECKED_TOGETHER: Final = 1 << 16
 """Candidates, of several segments, for which the residual is evaluated together."""
+
+EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 Candidates = tuple[Stored, Pairs]
 """Pairs of rows of a probing batch and rows of a chunk."""
@@ -76,6 +78,32 @@ def in_count_window(
         keep,
     )
     return keep, kept
+
+
+def in_time(
+    plan: JoinPlan,
+    keys: Mapping[StreamName, Int64s],
+    columns: Mapping[StreamName, Callable[[str], pa.Array]],
+    rows: Mapping[StreamName, Int32s],
+) -> Bools:
+    """Return which pairs a time window holds for that their ``keys`` on its axis let through.
+
+    Where a timestamp may lie beyond its key, those of both sides' ``columns`` decide, in which pairs have these rows.
+    """
+    assert plan.time is not None, "only timestamps may lie beyond their keys"
+    axis, beyond = plan.axes[plan.time], np.zeros(len(keys["left"]), bool)
+    for own in keys.values():
+        if len(own) and have_ends(int(own.min()), int(own.max())):
+            beyond |= (own == EARLIEST) | (own == LATEST)
+    keep, at = ~beyond, np.flatnonzero(beyond)
+    if len(at):
+        moments = {
+            side: column(name).take(pa.array(rows[side][at]))
+            for side, column in columns.items()
+            for name in [next(columns_of(axis.of(side))).name]
+        }
+        keep[at] = meet_exactly(axis, moments["left"], moments["right"], plan.schemas)
+    return keep
 
 
 def truth(residual: Predicate, gather: Callable[[Column], pa.Array], schemas: Schemas, count: int) -> Bools:
@@ -130,6 +158,15 @@ class Verifier:
             arrival = Arrival(*stored.numbers)
             pairs = kept_pairs(pairs, *in_count_window(pairs, self.plan, self.side, arrival, batch.arrival))
         return pairs
+
+    def met_in_time(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
+        """Return the candidates that a time window holds for, where timestamps may lie beyond their keys."""
+        assert self.plan.time is not None, "places are timestamps"
+        other = batch.side
+        rows = {self.side: pairs.row, other: pairs.who}
+        keys = {self.side: self.places(stored)[pairs.row], other: batch.key(self.plan.time)[pairs.who]}
+        keep = in_time(self.plan, keys, {self.side: stored.rows.column, other: batch.rows.column}, rows)
+        return kept_pairs(pairs, keep, int(np.count_nonzero(keep)))
 
     def places(self, stored: Stored) -> Int64s:
         """Return where rows lie in the window: their timestamps, or arrival numbers."""

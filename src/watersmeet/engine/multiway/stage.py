@@ -47,7 +47,7 @@ from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.payload import Extent
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import Match, StreamWindow
-from watersmeet.window.verify import in_count_window, in_ranges, kept_pairs, truth
+from watersmeet.window.verify import in_count_window, in_ranges, in_time, kept_pairs, truth
 
 __all__ = ["IndexedChunk", "Stage", "Stages", "Step"]
 
@@ -326,8 +326,12 @@ class Stages:
         found = Pairs(every, every)
         for number, axis in enumerate(plan.axes):
             keys = left.numbers(keys_of(pair.left, pair, number))
-            ranges = row_ranges(axis, "right", right.numbers(keys_of(pair.right, pair, number)))
-            found = kept_pairs(found, *in_ranges(found, ranges, keys))
+            others = right.numbers(keys_of(pair.right, pair, number))
+            found = kept_pairs(found, *in_ranges(found, row_ranges(axis, "right", others), keys))
+            if number == plan.time:
+                both, at = {"left": left.column, "right": right.column}, found.row
+                keep = in_time(plan, {"left": keys[at], "right": others[at]}, both, {"left": at, "right": at})
+                found = kept_pairs(found, keep, int(np.count_nonzero(keep)))
         if plan.time is None:
             of_left, of_right = left.counts(pair.left, pair.right), right.counts(pair.left, pair.right)
             stored = Arrival(of_left[pair.left], of_left[pair.right])
