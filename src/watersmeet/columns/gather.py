@@ -1,21 +1,31 @@
-"""Gathers rows of several record batches into columns."""
+"""Gathers rows of several record batches into columns.
+
+Arrow counts the bytes of a text column, and the values of a list column, in 32 bits: more is gathered in pieces.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Int32s
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import is_plain
+from watersmeet.columns.widths import column_widths, cuts_at, fixed_width, table_widths, whole_width
 from watersmeet.kernels.gather import gather_values
 
-__all__ = ["Columns", "gather_columns"]
+__all__ = ["Columns", "gather_columns", "in_order"]
+
+MOST_BYTES: Final = 2**31 - 1
+"""Of one piece of a column."""
 
 Columns = list[pa.Array | pa.ChunkedArray]
 
 
 def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> Columns:
-    """Return every column of the given rows of each batch: a plain column as an array, others with a chunk per batch.
+    """Return every column of the given rows of each batch: a plain column as an array, others with chunks per batch.
 
     All batches have the same schema and at least one row.
     """
@@ -35,9 +45,43 @@ def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> Columns
             widths.append(width)
             targets.append(target.address)
         else:
-            taken = [part.take(pa.array(some)) for part, some in zip(parts, rows, strict=True)]
+            taken = [piece for part, some in zip(parts, rows, strict=True) for piece in _taken(part, some)]
             gathered.append(pa.chunked_array(taken, column.type))
     if widths:
         sizes = np.array([batch.num_rows for batch in batches])
         gather_values(np.array(sources), sizes, np.array(widths), together, ends, np.array(targets))
     return gathered
+
+
+def _taken(column: pa.Array, rows: Int32s) -> Iterator[pa.Array]:
+    """Yield a column of the given rows, in as many pieces as it needs."""
+    if fixed_width(column.type) is not None or len(rows) * whole_width(column) <= MOST_BYTES:
+        yield column.take(pa.array(rows))
+        return
+    for part in cuts_at(column_widths(column, rows), MOST_BYTES):
+        yield column.take(pa.array(rows[part]))
+
+
+def in_order(table: pa.Table, place: Int64s) -> pa.Table:
+    """Return the rows of a table that lie at these places, in the order of the places."""
+    widths = table_widths(table)
+    if int(widths.sum()) <= MOST_BYTES:
+        return table.take(pa.array(place))
+    batches = table.to_batches()
+    starts = np.cumsum([0, *map(len, batches[:-1])])
+    return pa.concat_tables([_picked(batches, starts, place[part]) for part in cuts_at(widths[place], MOST_BYTES)])
+
+
+def _picked(batches: list[pa.RecordBatch], starts: Int64s, place: Int64s) -> pa.Table:
+    """Return the rows at these places of batches that begin at ``starts``."""
+    which = np.searchsorted(starts, place, "right") - 1
+    order = np.argsort(which, kind="stable")
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    ends = np.searchsorted(which[order], np.arange(len(batches) + 1))
+    parts = [
+        batch.take(pa.array(place[order[begin:end]] - start))
+        for batch, start, begin, end in zip(batches, starts, ends[:-1], ends[1:], strict=True)
+        if end > begin
+    ]
+    return pa.Table.from_batches(parts).unify_dictionaries().combine_chunks().take(pa.array(back))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int64s
+from watersmeet.columns.gather import in_order
 from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.engine.intake import Slice
 from watersmeet.spec.expression import StreamName
@@ -116,4 +117,4 @@ def sort_pairs(pairs: pa.Table, order: Relaxed) -> pa.Table:
         place = np.argsort(later, kind="stable")
     else:
         place = np.lexsort((np.minimum(left, right) // order.comparisons, later))
-    return pairs.take(pa.array(place))
+    return in_order(pairs, place)

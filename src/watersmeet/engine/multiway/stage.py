@@ -31,6 +31,8 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.hidden import hidden_at
 from watersmeet.columns.keys import row_ranges
+from watersmeet.columns.widths import cuts_at
+from watersmeet.engine import result
 from watersmeet.engine.intake import Arrived
 from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
 from watersmeet.engine.multiway.partial import Expansion, Partials, distinct
@@ -356,13 +358,21 @@ class Stages:
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def gather(self, partials: Partials) -> pa.Table:
-        """Return results (at least one), which bind all streams, as rows."""
-        columns = []
-        for stream, stage in self.of.items():
-            found = stage.rows.find(partials.numbers[stream])
-            columns += [found.column(column.name) for column in stage.rows.schema]
-        return pa.Table.from_arrays(columns, schema=self.plan.result_schema)
+    def tables(self, partials: Partials) -> Iterator[pa.Table]:
+        """Yield results (at least one), which bind all streams, as rows, in tables of about the bytes of one.
+
+        So no column of results is longer than Arrow can count.
+        """
+        found = self._found(partials)
+        widths = np.sum([own.widths() for own in found.values()], axis=0)
+        cuts = list(cuts_at(widths, result.BYTES_AT_ONCE))
+        for part in cuts:
+            some = found if len(cuts) == 1 else self._found(partials.extended(part, {}))
+            columns = [own.column(name) for stream, own in some.items() for name in self.plan.schemas[stream].names]
+            yield pa.Table.from_arrays(columns, schema=self.plan.result_schema)
+
+    def _found(self, partials: Partials) -> dict[StreamName, FoundRows]:
+        return {stream: stage.rows.find(partials.numbers[stream]) for stream, stage in self.of.items()}
 
 
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:

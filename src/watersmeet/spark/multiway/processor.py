@@ -19,10 +19,8 @@ import pyarrow as pa
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import RowStore
-from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, strategy_of
-from watersmeet.engine.result import pairs_at_once
-from watersmeet.spark.core_processor import CoreProcessor, row_bytes
+from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.multiway.stage_runs import StageRuns
@@ -75,10 +73,8 @@ class MultiJoinProcessor(CoreProcessor):
                 continue
             block = stages.block(stream, new.rows, new.counts, new.times)
             manifest.runs[stream].append(self._stage_runs.add(block, stages, manifest.next(stream, self.live.newest)))
-            step = pairs_at_once(sum(map(_row_bytes, stages.of.values())))
             for partials in strategy.join(block):
-                for begin in range(0, len(partials), step):
-                    yield stages.gather(partials.extended(slice(begin, begin + step), {}))
+                yield from stages.tables(partials)
             strategy.count(block)
 
     def merge(self, stream: StreamName, runs: list[Run]) -> Run:
@@ -115,11 +111,6 @@ class MultiJoinProcessor(CoreProcessor):
         ):
             return known
         return strategy_of(stages, self._options.name, self._options.stash_rows, fills=False)
-
-
-def _row_bytes(stage: Stage) -> int:
-    """Return the bytes of the widest row that a stage may give, by the averages of its chunks."""
-    return max((row_bytes(chunk.rows) for chunk in stage.rows.chunks), default=1)
 
 
 def _are_the_same(rows: RowStore, known: RowStore) -> bool:
