@@ -16,7 +16,7 @@ from watersmeet.columns.plain import is_plain
 from watersmeet.columns.widths import column_widths, cuts_at, fixed_width, table_widths, whole_width
 from watersmeet.kernels.gather import gather_values
 
-__all__ = ["Columns", "gather_columns", "in_order"]
+__all__ = ["Columns", "gather_columns", "in_order", "picked"]
 
 MOST_BYTES: Final = 2**31 - 1
 """Of one piece of a column."""
@@ -68,12 +68,12 @@ def in_order(table: pa.Table, place: Int64s) -> pa.Table:
     if int(widths.sum()) <= MOST_BYTES:
         return table.take(pa.array(place))
     batches = table.to_batches()
+    return pa.Table.from_batches([picked(batches, place[part]) for part in cuts_at(widths[place], MOST_BYTES)])
+
+
+def picked(batches: list[pa.RecordBatch], place: Int64s) -> pa.RecordBatch:
+    """Return rows (at least one) of several batches as one, by their places in all of them."""
     starts = np.cumsum([0, *map(len, batches[:-1])])
-    return pa.concat_tables([_picked(batches, starts, place[part]) for part in cuts_at(widths[place], MOST_BYTES)])
-
-
-def _picked(batches: list[pa.RecordBatch], starts: Int64s, place: Int64s) -> pa.Table:
-    """Return the rows at these places of batches that begin at ``starts``."""
     which = np.searchsorted(starts, place, "right") - 1
     order = np.argsort(which, kind="stable")
     back = np.empty_like(order)
@@ -84,4 +84,5 @@ def _picked(batches: list[pa.RecordBatch], starts: Int64s, place: Int64s) -> pa.
         for batch, start, begin, end in zip(batches, starts, ends[:-1], ends[1:], strict=True)
         if end > begin
     ]
-    return pa.Table.from_batches(parts).unify_dictionaries().combine_chunks().take(pa.array(back))
+    together = parts[0] if len(parts) == 1 else pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
+    return (together if len(parts) == 1 else together.to_batches()[0]).take(pa.array(back))

@@ -247,7 +247,7 @@ def have_ends(low: int, high: int) -> bool:
 def exact_keys(axis: Axis, side: StreamName, column: pa.Array, schemas: Schemas) -> Objects:
     """Return the integers of one side of an axis on columns themselves, of any size; rows with null may have any."""
     vector = evaluate(axis.of(side), lambda _: column, schemas)
-    return np.asarray(vector.data).astype(object) * 10 ** (axis.domain.scale - vector.type.scale)
+    return np.asarray(np.asarray(vector.data, object) * 10 ** (axis.domain.scale - vector.type.scale), object)
 
 
 def meet_exactly(axis: Axis, left: pa.Array, right: pa.Array, schemas: Schemas) -> Bools:

@@ -17,7 +17,16 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 
-__all__ = ["column_widths", "cuts_at", "fixed_width", "row_widths", "same_width", "table_widths", "whole_width"]
+__all__ = [
+    "column_widths",
+    "cuts_at",
+    "fixed_width",
+    "row_widths",
+    "rows_width",
+    "same_width",
+    "table_widths",
+    "whole_width",
+]
 
 
 def row_widths(rows: pa.RecordBatch, at: Int32s | Int64s) -> Int64s | int:
@@ -34,13 +43,13 @@ def row_widths(rows: pa.RecordBatch, at: Int32s | Int64s) -> Int64s | int:
     return sum((column_widths(column, at) for column in others), np.full(len(at), fixed))
 
 
-def table_widths(table: pa.Table) -> Int64s:
-    """Return the bytes that each row of a table takes."""
+def table_widths(table: pa.Table, *, but_fixed: bool = False) -> Int64s:
+    """Return the bytes that each row of a table takes; perhaps without the columns of fixed width."""
     total = np.zeros(table.num_rows, np.int64)
     for column in table.columns:
         width, begin = fixed_width(column.type), 0
         if width is not None:
-            total += width
+            total += 0 if but_fixed else width
             continue
         for chunk in column.chunks:
             total[begin : begin + len(chunk)] += column_widths(chunk, np.arange(len(chunk)))
@@ -62,6 +71,11 @@ def column_widths(column: pa.Array, at: Int32s | Int64s) -> Int64s:
 def whole_width(column: pa.Array) -> int:
     """Return the bytes that all rows take in a column."""
     return int(_spanned(column, np.zeros(1, np.int64), np.full(1, len(column)))[0])
+
+
+def rows_width(rows: pa.RecordBatch) -> int:
+    """Return the bytes that all rows take."""
+    return sum(map(whole_width, rows.columns))
 
 
 def cuts_at(widths: Int64s, most: int) -> Iterator[slice]:
@@ -91,9 +105,9 @@ def fixed_width(kind: pa.DataType) -> int | None:
         return None if None in widths else max(1, sum(width or 0 for width in widths))
     if pa.types.is_fixed_size_list(kind):
         width = fixed_width(kind.value_type)
-        return None if width is None else max(1, width * kind.list_size)
+        return None if width is None else max(1, width * int(kind.list_size))
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
-        return max(1, kind.bit_width // 8)
+        return max(1, int(kind.bit_width) // 8)
     return None
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, words_of
+from watersmeet.columns.widths import rows_width, whole_width
 from watersmeet.kernels.pairs import split_pairs
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Held, KeysOf, Numbers, Stored
@@ -31,8 +32,10 @@ __all__ = ["Chunk", "ChunkedRows", "Chunks", "one_array"]
 
 
 FAN_IN: Final = 32
-MOST_BYTES: Final = 1 << 28
-"""Bytes of a chunk that is concatenated: so few that not even a list of truth values has 2^31 of them."""
+MOST_BYTES: Final = 1 << 29
+"""Bytes of rows that are concatenated, each value counted as one at least."""
+MOST_PER_BYTE: Final = 8
+"""Truth values, the smallest ones."""
 
 
 @dataclass(slots=True)
@@ -202,18 +205,15 @@ def _neighbours(chunks: list[Chunk], most: int) -> Iterator[list[Chunk]]:
 
 
 def _fit_together(chunks: list[Chunk]) -> bool:
-    """Tell whether chunks may become one; dictionaries are looked at only if they matter."""
-    return any(sum(map(measure, (chunk.rows for chunk in chunks))) <= MOST_BYTES for measure in (_nbytes, _weight))
-
-
-def _nbytes(rows: pa.RecordBatch) -> int:
-    return int(rows.nbytes)
+    """Tell whether chunks may become one; they are looked at more closely only if that matters."""
+    surely = MOST_PER_BYTE * sum(int(chunk.rows.nbytes) for chunk in chunks) <= MOST_BYTES
+    return surely or sum(_weight(chunk.rows) for chunk in chunks) <= MOST_BYTES
 
 
 def _weight(rows: pa.RecordBatch) -> int:
-    """Return the bytes of rows with the values of dictionaries that they use."""
-    columns = (_with_used_values(column) if pa.types.is_dictionary(column.type) else column for column in rows.columns)
-    return sum(int(column.nbytes) for column in columns)
+    """Return the bytes of rows, with the values of dictionaries that they use."""
+    dictionaries = (column for column in rows.columns if pa.types.is_dictionary(column.type))
+    return rows_width(rows) + sum(whole_width(_with_used_values(column).dictionary) for column in dictionaries)
 
 
 def _concatenated(chunks: list[Chunk]) -> Chunk:
