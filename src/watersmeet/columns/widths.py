@@ -68,6 +68,20 @@ def column_widths(column: pa.Array, at: Int32s | Int64s) -> Int64s:
     return _spanned(column, begin, begin + 1)
 
 
+def has_fixed_values(kind: pa.DataType) -> bool:
+    """Tell whether all values of a column take the same bytes, without a dictionary."""
+    return fixed_width(kind.value_type if pa.types.is_dictionary(kind) else kind) is not None
+
+
+def value_widths(column: pa.Array, at: Int32s | Int64s) -> Int64s:
+    """Return the bytes that the values of the given rows take, without a dictionary."""
+    if not isinstance(column, pa.DictionaryArray):
+        return column_widths(column, at)
+    if not len(column.dictionary):
+        return np.ones(len(at), np.int64)
+    return column_widths(column.dictionary, np.asarray(column.indices.take(pa.array(at)).fill_null(0)))
+
+
 def whole_width(column: pa.Array) -> int:
     """Return the bytes that all rows take in a column."""
     return int(_spanned(column, np.zeros(1, np.int64), np.full(1, len(column)))[0])

@@ -21,6 +21,7 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.keys import Borders, KeyRange, axis_keys, have_ends, meet_exactly
 from watersmeet.columns.values import is_true
+from watersmeet.columns.widths import cuts_at, has_fixed_values, value_widths
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.spec.expression import Column, Predicate, StreamName, columns_of
@@ -39,6 +40,8 @@ ROWS_PER_CANDIDATE: Final = 4
 """With fewer candidates than one for this many stored rows, the residual alone is cheaper than keys for all rows."""
 CHECKED_TOGETHER: Final = 1 << 16
 """Candidates, of several segments, for which the residual is evaluated together."""
+CHECKED_BYTES: Final = 1 << 28
+"""Bytes that it reads of these, where they have columns of text."""
 
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 
@@ -196,7 +199,7 @@ class Verifier:
         self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch
     ) -> Iterator[Candidates]:
         """Yield the candidates that satisfy the residual."""
-        for some in _put_together(candidates):
+        for some in _put_together(self._cut(residual, candidates, batch)):
             who = np.concatenate([pairs.who for _, pairs in some])
             keep = self._truth(residual, some, batch, who)
             ends = np.cumsum([pairs.count for _, pairs in some])
@@ -204,6 +207,25 @@ class Verifier:
                 satisfying = kept_pairs(pairs, kept, int(np.count_nonzero(kept)))
                 if satisfying.count:
                     yield stored, satisfying
+
+    def _cut(
+        self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch
+    ) -> Iterator[tuple[Candidates, int]]:
+        """Yield candidates of which the residual reads a bounded number of bytes, and that number."""
+        texts = [
+            column
+            for column in set(columns_of(residual))
+            if not has_fixed_values(self.plan.schemas[column.stream].field(column.name).type)
+        ]
+        for stored, pairs in candidates:
+            if not texts:  # it is the number of candidates that bounds them
+                yield (stored, pairs), 0
+                continue
+            at = {self.side: (stored.rows, pairs.row), batch.side: (batch.rows, pairs.who)}
+            read = ((*at[column.stream], column.name) for column in texts)
+            widths = np.sum([value_widths(rows.column(name), own) for rows, own, name in read], axis=0)
+            for part in cuts_at(widths, CHECKED_BYTES):
+                yield (stored, Pairs(pairs.who[part], pairs.row[part])), int(widths[part].sum())
 
     def _truth(self, residual: Predicate, candidates: list[Candidates], batch: KeyedBatch, who: Int32s) -> Bools:
         """Return for each candidate whether it satisfies the residual; ``who`` are the probing rows of all."""
@@ -217,16 +239,20 @@ class Verifier:
         return truth(residual, gather, self.plan.schemas, len(who))
 
 
-def _put_together(candidates: Iterator[Candidates]) -> Iterator[list[Candidates]]:
-    """Yield candidates in lists that are checked together: a check of few costs as much Python as one of many."""
+def _put_together(candidates: Iterator[tuple[Candidates, int]]) -> Iterator[list[Candidates]]:
+    """Yield candidates in lists that are checked together: a check of few costs as much Python as one of many.
+
+    With each go the bytes that are read of them.
+    """
     some: list[Candidates] = []
-    count = 0
-    for stored, pairs in candidates:
-        if some and count + pairs.count > CHECKED_TOGETHER:
+    count = nbytes = 0
+    for candidate, own in candidates:
+        pairs = candidate[1]
+        if some and (count + pairs.count > CHECKED_TOGETHER or nbytes + own > CHECKED_BYTES):
             yield some
-            some, count = [], 0
-        some.append((stored, pairs))
-        count += pairs.count
+            some, count, nbytes = [], 0, 0
+        some.append(candidate)
+        count, nbytes = count + pairs.count, nbytes + own
     if some:
         yield some
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int64s
 from watersmeet.columns.keys import axis_keys
 from watersmeet.columns.plain import from_words, is_plain, words_of
-from watersmeet.columns.widths import row_widths, same_width
+from watersmeet.columns.widths import row_widths, same_width, value_widths
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Counts
@@ -71,6 +71,10 @@ class FoundRows:
     def widths(self) -> Int64s:
         """Return how many bytes each row takes."""
         return self.gathered(lambda chunk, at: same_width(row_widths(chunk.rows, at), len(at)))
+
+    def value_widths(self, name: str) -> Int64s:
+        """Return how many bytes each row's value in a column takes."""
+        return self.gathered(lambda chunk, at: value_widths(chunk.rows.column(name), at))
 
     def column(self, name: str) -> pa.Array:
         """Gather a column."""

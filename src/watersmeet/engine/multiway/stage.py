@@ -31,7 +31,7 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.hidden import hidden_at
 from watersmeet.columns.keys import row_ranges
-from watersmeet.columns.widths import cuts_at
+from watersmeet.columns.widths import cuts_at, has_fixed_values
 from watersmeet.engine import result
 from watersmeet.engine.intake import Arrived
 from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
@@ -39,9 +39,10 @@ from watersmeet.engine.multiway.partial import Expansion, Partials, distinct
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
 from watersmeet.engine.multiway.portions import in_portions, merged
 from watersmeet.engine.multiway.rows import FoundRows, RowStore, chunk_of, keys_of
-from watersmeet.spec.expression import Column, Predicate, StreamName
+from watersmeet.spec.expression import Column, Predicate, StreamName, columns_of
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.contract import Pairs
+from watersmeet.window import verify
 from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.chunks import Chunk
@@ -344,17 +345,39 @@ class Stages:
     def _satisfying(
         self, partials: Partials, predicate: Predicate, streams: Mapping[StreamName, StreamName], schemas: Schemas
     ) -> Partials:
-        """Return the partial results that satisfy a predicate, whose sides are these ``streams``."""
+        """Return the partial results that satisfy a predicate, whose sides are these ``streams``.
+
+        They are looked at in portions of which it reads a bounded number of bytes.
+        """
+        cuts = list(cuts_at(self._widths(partials, predicate, streams), verify.CHECKED_BYTES))
+        keep = np.concatenate([self._truth(partials, part, predicate, streams, schemas) for part in cuts])
+        return partials if keep.all() else partials.picked(keep)
+
+    def _widths(self, partials: Partials, predicate: Predicate, streams: Mapping[StreamName, StreamName]) -> Int64s:
+        """Return the bytes that a predicate reads of each partial result, in columns of no fixed width."""
+        widths = np.zeros(len(partials), np.int64)
+        for stream, name in {(streams[column.stream], column.name) for column in columns_of(predicate)}:
+            if not has_fixed_values(self.plan.schemas[stream].field(name).type):
+                widths += self.of[stream].rows.find(partials.numbers[stream]).value_widths(name)
+        return widths
+
+    def _truth(
+        self,
+        partials: Partials,
+        part: slice,
+        predicate: Predicate,
+        streams: Mapping[StreamName, StreamName],
+        schemas: Schemas,
+    ) -> Bools:
         found: dict[StreamName, FoundRows] = {}
 
         def gather(column: Column) -> pa.Array:
             stream = streams[column.stream]
             if stream not in found:
-                found[stream] = self.of[stream].rows.find(partials.numbers[stream])
+                found[stream] = self.of[stream].rows.find(partials.numbers[stream][part])
             return found[stream].column(column.name)
 
-        keep = truth(predicate, gather, schemas, len(partials))
-        return partials if keep.all() else partials.picked(keep)
+        return truth(predicate, gather, schemas, part.stop - part.start)
 
     # --- results -----------------------------------------------------------------------------------------------------
 
