@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import is_plain
-from watersmeet.columns.widths import column_widths, cuts_at, fixed_width, table_widths, whole_width
+from watersmeet.columns.widths import column_widths, cuts_at, fixed_width, has_bytes, table_widths, whole_width
 from watersmeet.kernels.gather import gather_values
 
 __all__ = ["Columns", "gather_columns", "in_order", "picked"]
@@ -45,21 +45,27 @@ def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> Columns
             widths.append(width)
             targets.append(target.address)
         else:
-            taken = [piece for part, some in zip(parts, rows, strict=True) for piece in _taken(part, some)]
-            gathered.append(pa.chunked_array(taken, column.type))
+            taken = _taken(column.type, parts, rows)
+            gathered.append(pa.chunked_array(list(taken), column.type))
     if widths:
         sizes = np.array([batch.num_rows for batch in batches])
         gather_values(np.array(sources), sizes, np.array(widths), together, ends, np.array(targets))
     return gathered
 
 
-def _taken(column: pa.Array, rows: Int32s) -> Iterator[pa.Array]:
-    """Yield a column of the given rows, in as many pieces as it needs."""
-    if fixed_width(column.type) is not None or len(rows) * whole_width(column) <= MOST_BYTES:
-        yield column.take(pa.array(rows))
-        return
-    for part in cuts_at(column_widths(column, rows), MOST_BYTES):
-        yield column.take(pa.array(rows[part]))
+def _taken(kind: pa.DataType, parts: list[pa.Array], rows: list[Int32s]) -> Iterator[pa.Array]:
+    """Yield the given rows of each part of a column, in as many pieces as they need.
+
+    Only what may be too much is measured: rows that all were as long as a whole part.
+    """
+    is_fixed, is_text = fixed_width(kind) is not None, has_bytes(kind)
+    for part, some in zip(parts, rows, strict=True):
+        longest = part.get_total_buffer_size() if is_text else 0 if is_fixed else whole_width(part)
+        if len(some) * longest <= MOST_BYTES:
+            yield part.take(pa.array(some))
+            continue
+        for piece in cuts_at(column_widths(part, some), MOST_BYTES):
+            yield part.take(pa.array(some[piece]))
 
 
 def in_order(table: pa.Table, place: Int64s) -> pa.Table:

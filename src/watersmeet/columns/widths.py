@@ -29,6 +29,12 @@ __all__ = [
 ]
 
 
+def has_bytes(kind: pa.DataType) -> bool:
+    """Tell whether values are texts or bytes, of any length."""
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(is_text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def row_widths(rows: pa.RecordBatch, at: Int32s | Int64s) -> Int64s | int:
     """Return the bytes that each of the given rows takes: one number if all take the same."""
     fixed, others = 0, []
@@ -139,17 +145,12 @@ def _spanned(column: pa.Array, begin: Int64s, end: Int64s) -> Int64s:
         first, size = column.offset, kind.list_size
         return (end - begin) + _spanned(column.values, (begin + first) * size, (end + first) * size)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
-    if is_list or _has_bytes(kind):
+    if is_list or has_bytes(kind):
         offsets = _offsets(column)
         begins, ends = offsets.take(begin).astype(np.int64), offsets.take(end).astype(np.int64)
         own = (end - begin) * offsets.itemsize
         return own + (_spanned(column.values, begins, ends) if is_list else ends - begins)
     return (end - begin) * max(1, -(-int(column.nbytes) // max(1, len(column))))
-
-
-def _has_bytes(kind: pa.DataType) -> bool:
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(is_text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _offsets(column: pa.Array) -> Int32s | Int64s:

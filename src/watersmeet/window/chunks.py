@@ -206,7 +206,7 @@ def _neighbours(chunks: list[Chunk], most: int) -> Iterator[list[Chunk]]:
 
 def _fit_together(chunks: list[Chunk]) -> bool:
     """Tell whether chunks may become one; they are looked at more closely only if that matters."""
-    surely = MOST_PER_BYTE * sum(int(chunk.rows.nbytes) for chunk in chunks) <= MOST_BYTES
+    surely = MOST_PER_BYTE * sum(chunk.rows.get_total_buffer_size() for chunk in chunks) <= MOST_BYTES
     return surely or sum(_weight(chunk.rows) for chunk in chunks) <= MOST_BYTES
 
 

@@ -237,9 +237,10 @@ class StreamWindow:
 
     def _is_beyond_keys(self, segment: Segment, batch: KeyedBatch) -> bool:
         """Tell whether some timestamp may lie beyond its key, as those of two units may."""
-        return self.plan.time is not None and any(
-            have_ends(place.low, place.high) for place in (segment.place, batch.place())
-        )
+        if self.plan.time is None:
+            return False
+        stored, probing = segment.place, batch.place()
+        return have_ends(stored.low, stored.high) or have_ends(probing.low, probing.high)
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window certainly holds for all pairs of segment and batch; None if it holds for none."""
