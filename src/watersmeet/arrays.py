@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Bytes", "Float64s", "Int16s", "Int32s", "Int64s", "UInt64s"]
+__all__ = ["Bools", "Bytes", "Float64s", "Int16s", "Int32s", "Int64s", "Objects", "UInt64s"]
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
@@ -12,3 +12,4 @@ Int16s = npt.NDArray[np.int16]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
+Objects = npt.NDArray[np.object_]

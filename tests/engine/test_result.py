@@ -7,7 +7,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.engine import result
-from watersmeet.engine.result import bounded_tables, pairs_at_once, result_schema
+from watersmeet.engine.result import bounded_tables, result_schema
 from watersmeet.subwindow import contract
 
 
@@ -41,8 +41,14 @@ def test_names_that_would_be_the_same_are_refused(left: list[str], right: list[s
 def test_tables_are_bounded_by_pairs_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "PAIRS_AT_ONCE", 10)
     monkeypatch.setattr(result, "BYTES_AT_ONCE", 64)
-    assert [pairs_at_once(width) for width in (0, 1, 8, 16, 64, 1000)] == [10, 10, 8, 4, 1, 1]
     tables = [pa.table({"x": range(19)}), pa.table({"x": [5]})]
     found = list(bounded_tables(tables))
     assert [table.num_rows for table in found] == [8, 8, 3, 1]
     assert pa.concat_tables(found).equals(pa.concat_tables(tables))
+
+
+def test_rows_count_with_their_own_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result, "BYTES_AT_ONCE", 64)
+    texts = ["", "x" * 100, *["ab"] * 12]
+    found = list(bounded_tables([pa.table({"x": texts})]))
+    assert [table.num_rows for table in found] == [1, 1, 10, 2]

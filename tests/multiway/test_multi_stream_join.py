@@ -287,7 +287,7 @@ def test_an_error_in_a_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch
 
     join = join_of(cores=2)
     join.push(a=rows((0, 1, 0)), b=rows((1, 1, 10)))
-    monkeypatch.setattr("watersmeet.engine.multiway.stage.Stages.gather", fail)
+    monkeypatch.setattr("watersmeet.engine.multiway.stage.Stages.tables", fail)
     with pytest.raises(MemoryError, match="no more"):
         join.push(c=rows((2, 9, 15)))
     assert not ring_threads()

@@ -97,7 +97,7 @@ def test_differential_plain_and_chunked_rows(nulls_from: int, reserve: int) -> N
         found = taken(plain, who, row)
         assert len(found) == 50
         assert found == taken(chunked, who, row)
-    rows, saved = plain.save()
+    ((rows, saved),) = plain.save()
     rows.validate(full=True)
     everything = pa.concat_batches(history)
     assert rows.equals(everything.slice(end - plain.held))

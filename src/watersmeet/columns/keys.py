@@ -7,6 +7,11 @@ kernels deal with int64 only.
 Invariant: the ranges contain the key of every row that satisfies the axis. For exact domains they contain no other key.
 For all others (float arithmetic, hashes, text prefixes, numbers beyond 64 bits, nulls that match) they are widened, and
 the caller verifies the candidates with the predicate itself.
+
+Only timestamps of streams with different units may not fit: those beyond 64 bits of the finer unit all have the last
+key of their end. Where an axis allows a difference of zero, its ranges still contain all they should, because no two
+keys lie further apart than their values. Whoever takes keys as exact asks :func:`have_ends` before, which costs nothing
+where extents are known, and lets :func:`meet_exactly` decide.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.arrays import Bools, Bytes, Float64s, Int32s, Int64s, UInt64s
+from watersmeet.arrays import Bools, Bytes, Float64s, Int32s, Int64s, Objects, UInt64s
 from watersmeet.columns.values import evaluate
 from watersmeet.columns.vectors import Vector, to_float
 from watersmeet.kernels import keys as kernels
@@ -38,7 +43,10 @@ __all__ = [
     "axis_keys",
     "axis_valid",
     "combine_keys",
+    "exact_keys",
+    "have_ends",
     "key_ranges",
+    "meet_exactly",
     "row_ranges",
     "spread_borders",
 ]
@@ -214,7 +222,7 @@ def _scaled_integers(vector: Vector, scale: int) -> Int64s:
     """Return the integers at ``scale``; rows with null may have any.
 
     The plan has made sure that they fit, except for timestamps of streams with different units. A timestamp that does
-    not fit into 64 bits in the finer unit (1677 to 2262 for nanoseconds) becomes the nearest one that does.
+    not fit into 64 bits in the finer unit (1677 to 2262 for nanoseconds) becomes the first or the last integer.
     """
     data = np.asarray(vector.data)
     if data.dtype == bool:
@@ -224,8 +232,33 @@ def _scaled_integers(vector: Vector, scale: int) -> Int64s:
         return np.asarray(np.clip(data * factor, INT64_MIN, INT64_MAX), np.int64)
     if factor == 1:
         return np.asarray(data, np.int64)
-    largest = INT64_MAX // factor
-    return np.clip(np.asarray(data, np.int64), -largest, largest) * np.int64(factor)
+    data, largest = np.asarray(data, np.int64), INT64_MAX // factor
+    keys = data * np.int64(factor)
+    if data.size and (int(data.min()) < -largest or int(data.max()) > largest):
+        return np.where(data > largest, INT64_MAX, np.where(data < -largest, INT64_MIN, keys))
+    return keys
+
+
+def have_ends(low: int, high: int) -> bool:
+    """Tell whether keys from ``low`` to ``high`` may be those of timestamps that do not fit."""
+    return low == INT64_MIN or high == INT64_MAX
+
+
+def exact_keys(axis: Axis, side: StreamName, column: pa.Array, schemas: Schemas) -> Objects:
+    """Return the integers of one side of an axis on columns themselves, of any size; rows with null may have any."""
+    vector = evaluate(axis.of(side), lambda _: column, schemas)
+    return np.asarray(np.asarray(vector.data, object) * 10 ** (axis.domain.scale - vector.type.scale), object)
+
+
+def meet_exactly(axis: Axis, left: pa.Array, right: pa.Array, schemas: Schemas) -> Bools:
+    """Return which rows, side by side, satisfy an axis on columns themselves, by the columns' values."""
+    apart = exact_keys(axis, "left", left, schemas) - exact_keys(axis, "right", right, schemas)
+    met = np.zeros(len(apart), bool)
+    for low, high in axis.differences.parts:
+        met |= ((low is None) | (apart >= (low or 0))).astype(bool) & ((high is None) | (apart <= (high or 0))).astype(
+            bool
+        )
+    return met
 
 
 def _wrapped(vector: Vector, domain: KeyDomain) -> Int64s:

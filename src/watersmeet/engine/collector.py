@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
+from watersmeet.columns.widths import cuts_at, rows_width
 from watersmeet.engine.intake import Slice
+from watersmeet.window import chunks
 from watersmeet.window.batch import KeyedBatch
 
 __all__ = ["Collector"]
@@ -41,10 +45,14 @@ class Collector:
         return self._most_seconds is not None and time.monotonic() - self._since >= self._most_seconds
 
     def take(self) -> list[Slice]:
-        """Remove all slices and return them as one, or none if none waits."""
+        """Remove all slices and return them as one, or as a few if they have too much text for one."""
         waiting, self._waiting = self._waiting, []
-        if len(waiting) <= 1:
-            return waiting
-        left = KeyedBatch.concat([part.left for part in waiting])
-        right = KeyedBatch.concat([part.right for part in waiting])
-        return [Slice(left, right, waiting[-1].expire_before)]
+        widths = np.array([rows_width(part.left.rows) + rows_width(part.right.rows) for part in waiting], np.int64)
+        return [_together(waiting[some]) for some in cuts_at(widths, chunks.MOST_BYTES)]
+
+
+def _together(parts: list[Slice]) -> Slice:
+    if len(parts) == 1:
+        return parts[0]
+    left, right = KeyedBatch.concat([part.left for part in parts]), KeyedBatch.concat([part.right for part in parts])
+    return Slice(left, right, parts[-1].expire_before)

@@ -238,9 +238,12 @@ class Ranges:
 
     def restore(self, saved: pa.Table) -> pa.Table:
         """Return a record for each pair."""
-        if not saved.num_rows:
-            return RECORDS.empty_table()
-        rows = saved.unify_dictionaries().combine_chunks().to_batches()[0]
+        batches = (
+            saved.unify_dictionaries().combine_chunks().to_batches()
+        )  # several where they have too much text for one
+        return self.together([self._restored(rows) for rows in batches if rows.num_rows])
+
+    def _restored(self, rows: pa.RecordBatch) -> pa.Table:
         split = len(self._columns["left"])
         answer = Answer(
             "left",

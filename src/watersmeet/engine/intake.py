@@ -227,7 +227,13 @@ class Intake:
         batches = table.to_batches()
         if len(batches) > 1:
             batches = table.unify_dictionaries().combine_chunks().to_batches()
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        if len(batches) > 1:
+            raise SchemaError(
+                f"the {stream} table has {table.num_rows:,} rows with more than 2 GiB of text or bytes in one column",
+                "at most 2 GiB of each such column in a push",
+                "push fewer rows at once",
+            )
+        return batches[0]
 
 
 class PairIntake(Intake):

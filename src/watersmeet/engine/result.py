@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns, gather_columns
+from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_widths
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow import contract
@@ -21,13 +23,14 @@ __all__ = [
     "gather_pairs",
     "gather_probing",
     "gather_stored",
-    "pairs_at_once",
+    "in_tables",
+    "pair_widths",
     "result_schema",
     "table_of_pairs",
 ]
 
 BYTES_AT_ONCE: Final = 64 << 20
-"""Bytes of a table of bounded size."""
+"""Bytes of a table of bounded size, if its rows are not longer: they count with their own bytes."""
 
 
 def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = True) -> pa.Schema:
@@ -76,14 +79,38 @@ def table_of_pairs(probing: StreamName, own: Columns, stored: Columns, schema: p
     return pa.Table.from_arrays([*left, *right], schema=schema)
 
 
-def pairs_at_once(width: int) -> int:
-    """Return the number of pairs of ``width`` bytes in a table of bounded size."""
-    return max(1, min(contract.PAIRS_AT_ONCE, BYTES_AT_ONCE // max(1, width)))
+def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Match]]:
+    """Yield the pairs that a batch found, those of a table of bounded size at a time."""
+    some: list[Match] = []
+    pairs, nbytes = 0, 0
+    for match in matches:
+        ends = np.cumsum(pair_widths(probing, match))
+        begin, before = 0, 0
+        while begin < len(ends):
+            end = int(np.searchsorted(ends, before + BYTES_AT_ONCE - nbytes, "right"))
+            end = min(end, begin + contract.PAIRS_AT_ONCE - pairs)
+            if end <= begin and some:
+                yield some
+                some, pairs, nbytes = [], 0, 0
+                continue
+            end = max(end, begin + 1)
+            part = slice(begin, end)
+            some.append(match if end - begin == len(ends) else Match(match.who[part], match.stored, match.row[part]))
+            pairs, nbytes = pairs + end - begin, nbytes + int(ends[end - 1]) - before
+            begin, before = end, int(ends[end - 1])
+    if some:
+        yield some
+
+
+def pair_widths(probing: KeyedBatch, match: Match) -> Int64s:
+    """Return the bytes of each pair."""
+    widths = row_widths(probing.rows, match.who) + row_widths(match.stored, match.row)
+    return same_width(widths, len(match.who))
 
 
 def bounded_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield tables (none of them empty) as tables of bounded size."""
     for table in tables:
-        most = pairs_at_once(table.nbytes // table.num_rows)
-        for begin in range(0, table.num_rows, most):
-            yield table.slice(begin, most)
+        for part in cuts_at(table_widths(table), BYTES_AT_ONCE):
+            for begin in range(part.start, part.stop, contract.PAIRS_AT_ONCE):
+                yield table.slice(begin, min(contract.PAIRS_AT_ONCE, part.stop - begin))

@@ -16,15 +16,27 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int64s
+from watersmeet.columns.gather import in_order, picked
 from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
+from watersmeet.columns.widths import cuts_at, table_widths
 from watersmeet.engine.intake import Slice
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.ordering import Relaxed
+from watersmeet.window import chunks
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.segment import SavedSegment
 
-__all__ = ["Numbering", "by_arrival", "numbered_schema", "numbers_of", "pair_numbers", "sort_pairs", "without_numbers"]
+__all__ = [
+    "Numbering",
+    "by_arrival",
+    "in_order_of_arrival",
+    "numbered_schema",
+    "numbers_of",
+    "pair_numbers",
+    "sort_pairs",
+    "without_numbers",
+]
 
 
 class Numbering:
@@ -86,15 +98,23 @@ def numbers_of(rows: pa.RecordBatch) -> Int64s:
 
 
 def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
-    """Return rows as they are saved: as one segment in the order of arrival, without numbers."""
+    """Return rows as they are saved: in the order of arrival, without numbers."""
+    return [
+        (split_hidden(rows, own_schema(rows.schema, 1))[0], sequence) for rows, sequence in in_order_of_arrival(saved)
+    ]
+
+
+def in_order_of_arrival(saved: list[SavedSegment]) -> list[SavedSegment]:
+    """Return numbered rows in the order of their numbers, as one segment unless they have too much text for one."""
     if not saved:
         return []
-    rows = pa.concat_batches([segment for segment, _ in saved])
+    batches = [rows for rows, _ in saved]
+    order = np.argsort(np.concatenate([numbers_of(rows) for rows in batches]), kind="stable")
     sequences = [sequence for _, sequence in saved if sequence is not None]
-    order = np.argsort(numbers_of(rows), kind="stable")
-    own, _ = split_hidden(rows, own_schema(rows.schema, 1))
-    in_turn = own.take(pa.array(order))
-    return [(in_turn, np.concatenate(sequences)[order] if sequences else None)]
+    sequence = np.concatenate(sequences) if sequences else None
+    widths = table_widths(pa.Table.from_batches(batches), but_fixed=True)[order]
+    places = [order[part] for part in cuts_at(widths, chunks.MOST_BYTES)]
+    return [(picked(batches, place), None if sequence is None else sequence[place]) for place in places]
 
 
 def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.Schema:
@@ -117,4 +137,4 @@ def sort_pairs(pairs: pa.Table, order: Relaxed) -> pa.Table:
         place = np.argsort(later, kind="stable")
     else:
         place = np.lexsort((np.minimum(left, right) // order.comparisons, later))
-    return pairs.take(pa.array(place))
+    return in_order(pairs, place)

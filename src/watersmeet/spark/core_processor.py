@@ -48,7 +48,7 @@ from watersmeet.window.admission import is_late, late_error, times_of
 from watersmeet.window.expiry import expired_before
 from watersmeet.window.streams import Streams
 
-__all__ = ["CoreProcessor", "row_bytes"]
+__all__ = ["CoreProcessor"]
 
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
@@ -295,12 +295,6 @@ class CoreProcessor(StatefulProcessor):
             raise late_error(self._streams, stream, late_rows, watermark)
         counts.late_rows += late_rows
         return whole.keep(~late)
-
-
-def row_bytes(rows: pa.RecordBatch) -> int:
-    """Return the average number of bytes of a row, at least one."""
-    nbytes, count = int(rows.nbytes), int(rows.num_rows)
-    return max(1, nbytes // max(1, count))
 
 
 def _agreed(live: set[Generations], manifest: Manifest) -> Generations:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
-from watersmeet.engine.result import gather_pairs, pairs_at_once
-from watersmeet.spark.core_processor import CoreProcessor, row_bytes
+from watersmeet.engine.result import gather_pairs, in_tables
+from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.run_cache import RunCache
@@ -27,7 +27,7 @@ from watersmeet.spark.window_runs import WindowRuns
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
-from watersmeet.window.stream_window import Match, StreamWindow
+from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["JoinProcessor"]
 
@@ -63,7 +63,7 @@ class JoinProcessor(CoreProcessor):
             batch = self._batch(side, arrived[side])
             for window, keep in self._probes(arrived[side], other, manifest.runs[OTHER_SIDE[side]]):
                 probing, group = batch.keep(keep), _kept(arrived[side].group, keep)
-                for matches in _portions(window.probe(probing), probing):
+                for matches in in_tables(probing, window.probe(probing)):
                     if group is not None:
                         for match in matches:
                             self.groups.add("pairs", group[match.who])
@@ -113,23 +113,3 @@ class JoinProcessor(CoreProcessor):
 
 def _kept(group: Int32s | None, keep: Bools | None) -> Int32s | None:
     return group if group is None or keep is None else group[keep]
-
-
-def _portions(matches: Iterator[Match], probing: KeyedBatch) -> Iterator[list[Match]]:
-    """Yield matches with as many pairs at a time as a table of bounded size has."""
-    own = row_bytes(probing.rows)
-    waiting: list[Match] = []
-    room = 1.0
-    for match in matches:
-        most = pairs_at_once(own + row_bytes(match.stored))
-        begin = 0
-        while begin < len(match.who):
-            some = slice(begin, begin + max(1, int(room * most)))
-            waiting.append(Match(match.who[some], match.stored, match.row[some]))
-            room -= len(waiting[-1].who) / most
-            begin = some.stop
-            if room * most < 1:
-                yield waiting
-                waiting, room = [], 1.0
-    if waiting:
-        yield waiting

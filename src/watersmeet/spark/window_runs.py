@@ -55,7 +55,7 @@ class WindowRuns(DecodedRuns[Segment]):
         """Merge runs into one of the next level, in their order."""
 
         def add(segments: list[Segment], origin: Origin) -> Run:
-            parts = [segment.save() for segment in segments]
+            parts = [saved for segment in segments for saved in segment.save()]
             sequences = [sequence for _, sequence in parts if sequence is not None]
             sequence = np.concatenate(sequences) if sequences else None
             table = pa.Table.from_batches([rows for rows, _ in parts])

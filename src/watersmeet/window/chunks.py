@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, words_of
+from watersmeet.columns.widths import rows_width, whole_width
 from watersmeet.kernels.pairs import split_pairs
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Held, KeysOf, Numbers, Stored
@@ -31,6 +32,10 @@ __all__ = ["Chunk", "ChunkedRows", "Chunks", "one_array"]
 
 
 FAN_IN: Final = 32
+MOST_BYTES: Final = 1 << 29
+"""Bytes of rows that are concatenated, each value counted as one at least."""
+MOST_PER_BYTE: Final = 8
+"""Truth values, the smallest ones."""
 
 
 @dataclass(slots=True)
@@ -107,7 +112,7 @@ class Chunks:
         """Concatenate the last chunks while there are enough of one level, into chunks of at most ``most`` rows."""
         fan_in = self._fan_in
         while len(self.chunks) >= fan_in and self.chunks[-fan_in].level == self.chunks[-1].level:
-            if self.end - self.chunks[-fan_in].first > most:
+            if self.end - self.chunks[-fan_in].first > most or not _fit_together(self.chunks[-fan_in:]):
                 break
             self._combine(len(self.chunks) - fan_in, len(self.chunks))
 
@@ -154,15 +159,9 @@ class ChunkedRows(Chunks):
         self.merge(self._chunk_rows)
 
     def seal(self) -> None:
-        """Concatenate chunks as far as the limit on their rows allows."""
-        begin = 0
-        while begin < len(self.chunks):
-            end, last = begin + 1, self.chunks[begin].first + self._chunk_rows
-            while end < len(self.chunks) and self.chunks[end].end <= last:
-                end += 1
-            if end > begin + 1:
-                self._combine(begin, end)
-            begin += 1
+        """Concatenate chunks as far as the limits on their rows and bytes allow."""
+        self.chunks = [_concatenated(some) for some in _neighbours(self.chunks, self._chunk_rows)]
+        self._starts = None
 
     def split(self, who: Int32s, row: Int32s) -> Iterator[tuple[Stored, Int32s, Int32s]]:
         """Yield for every chunk the pairs whose stored row lies in it; rows are then numbered within the chunk."""
@@ -184,13 +183,42 @@ class ChunkedRows(Chunks):
         """Return the chunks' rows, which never change."""
         return Held(tuple((chunk.first, chunk.rows) for chunk in self.chunks))
 
-    def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return all rows held as one batch, with their arrival numbers in a count window."""
-        whole = _concatenated(self.chunks)
-        return whole.rows, whole.numbers
+    def save(self) -> list[tuple[pa.RecordBatch, Numbers | None]]:
+        """Return all rows held as few batches, with their arrival numbers in a count window."""
+        together = (_concatenated(some) for some in _neighbours(self.chunks, self.held))
+        return [(whole.rows, whole.numbers) for whole in together]
+
+
+def _neighbours(chunks: list[Chunk], most: int) -> Iterator[list[Chunk]]:
+    """Yield neighbouring chunks that have at most ``most`` rows together and do not weigh too much."""
+    some: list[Chunk] = []
+    room = MOST_BYTES
+    for chunk in chunks:
+        weight = _weight(chunk.rows)
+        if some and (chunk.end - some[0].first > most or weight > room):
+            yield some
+            some, room = [], MOST_BYTES
+        some.append(chunk)
+        room -= weight
+    if some:
+        yield some
+
+
+def _fit_together(chunks: list[Chunk]) -> bool:
+    """Tell whether chunks may become one; they are looked at more closely only if that matters."""
+    surely = MOST_PER_BYTE * sum(chunk.rows.get_total_buffer_size() for chunk in chunks) <= MOST_BYTES
+    return surely or sum(_weight(chunk.rows) for chunk in chunks) <= MOST_BYTES
+
+
+def _weight(rows: pa.RecordBatch) -> int:
+    """Return the bytes of rows, with the values of dictionaries that they use."""
+    dictionaries = (column for column in rows.columns if pa.types.is_dictionary(column.type))
+    return rows_width(rows) + sum(whole_width(_with_used_values(column).dictionary) for column in dictionaries)
 
 
 def _concatenated(chunks: list[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
     columns = [
         one_array([chunk.rows.column(number) for chunk in chunks]) for number in range(chunks[0].rows.num_columns)
     ]

@@ -123,8 +123,8 @@ class Payload(Protocol):
         """Return the rows, to be read whatever expires."""
         ...
 
-    def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return all rows held as one batch; in a count window with their arrival numbers."""
+    def save(self) -> list[tuple[pa.RecordBatch, Numbers | None]]:
+        """Return all rows held as few batches; in a count window with their arrival numbers."""
         ...
 
     @property

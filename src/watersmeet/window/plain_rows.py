@@ -217,10 +217,10 @@ class PlainRows:
         self._holders.add(held)
         return held
 
-    def save(self) -> tuple[pa.RecordBatch, Numbers | None]:
-        """Return all rows held: a view, valid until some of them expire."""
+    def save(self) -> list[tuple[pa.RecordBatch, Numbers | None]]:
+        """Return all rows held, as one batch: a view, valid until some of them expire."""
         numbers = None if self.numbers is None else tuple(own[self.dropped :] for own in self.numbers)
-        return self.rows.slice(self.dropped), numbers
+        return [(self.rows.slice(self.dropped), numbers)]
 
     @property
     def nbytes(self) -> int:

@@ -24,7 +24,7 @@ from watersmeet.spec.options import Structure, check_options
 from watersmeet.spec.typing import Schemas, check_predicate, type_of
 from watersmeet.spec.window import TimeWindow, Window
 from watersmeet.window.arrival import Moments
-from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, moments_of
+from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, order_of
 
 __all__ = ["OTHER_SIDE", "JoinPlan", "arrival_axis", "check_layouts", "check_time_column", "plan_join"]
 
@@ -104,7 +104,7 @@ class JoinPlan:
 
     def moments(self, rows: Mapping[StreamName, pa.RecordBatch]) -> dict[StreamName, Moments] | None:
         """Return the moments that order a count window's rows inside a push; None: left rows, then right ones."""
-        return None if self.arrival is None else moments_of(self.arrival, rows)
+        return None if self.arrival is None else order_of(self.arrival, rows)
 
 
 def plan_join(

@@ -33,7 +33,7 @@ MOST_EDGES: Final = 4
 """Arrays of a segment that merge change with every insertion, so few edges are worth keeping."""
 
 SavedSegment = tuple[pa.RecordBatch, Int64s | None]
-"""The rows of a segment; in a count window with their arrival numbers."""
+"""Rows of a segment; in a count window with their arrival numbers."""
 
 
 @dataclass(slots=True)
@@ -82,10 +82,9 @@ class Segment:
         if entries.equality is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 
-    def save(self) -> SavedSegment:
-        """Return all rows held as one batch, with their arrival numbers in a count window."""
-        rows, numbers = self.payload.save()
-        return rows, None if numbers is None else numbers[0]
+    def save(self) -> list[SavedSegment]:
+        """Return all rows held, as one batch unless they are too many bytes; in a count window with their numbers."""
+        return [(rows, None if numbers is None else numbers[0]) for rows, numbers in self.payload.save()]
 
     def seal(self) -> None:
         """Finish the segment: no more rows will be stored in it."""

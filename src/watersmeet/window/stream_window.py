@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
+from watersmeet.columns.keys import have_ends
 from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.contract import Matches, Pairs, Ranges
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -33,7 +34,7 @@ from watersmeet.window.payload import Extent, Stored
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.range_match import RangeMatch, complements
 from watersmeet.window.sample import sample_rows
-from watersmeet.window.segment import SavedSegment, Segment, expanded
+from watersmeet.window.segment import Segment, expanded
 from watersmeet.window.verify import Candidates, Verifier
 
 __all__ = ["Match", "StreamWindow"]
@@ -148,7 +149,8 @@ class StreamWindow:
             return
         for segment, inside in self._reached(batch, None):
             order = segment.choice.order
-            if segment.others or self._verifier.checks(order, (), window_holds=True):
+            is_verified = segment.others or self._is_beyond_keys(segment, batch)
+            if is_verified or self._verifier.checks(order, (), window_holds=True):
                 yield from _matches(self._candidates(segment, batch, inside=inside))
                 continue
             crosses = self._crosses_edge(segment, inside=inside)
@@ -223,12 +225,22 @@ class StreamWindow:
         order = part.choice.order
         own_axes = self.plan.branch_numbers[branch] if segment.others else ()
         checks = [(axis, order.borders) for axis in self._verifier.checks(order, own_axes, window_holds=inside)]
+        is_beyond_keys = self._is_beyond_keys(segment, batch)
         for pairs in found:
             for stored, who, row in segment.payload.split(pairs.who, pairs.row):
                 left = self._verifier.checked(stored, Pairs(who, row), batch, checks, window_holds=inside)
+                if is_beyond_keys:
+                    left = self._verifier.met_in_time(stored, left, batch)
                 left = self._verifier.not_found_before(stored, left, batch, branch, order.borders)
                 if left.count:
                     yield stored, left
+
+    def _is_beyond_keys(self, segment: Segment, batch: KeyedBatch) -> bool:
+        """Tell whether some timestamp may lie beyond its key, as those of two units may."""
+        if self.plan.time is None:
+            return False
+        stored, probing = segment.place, batch.place()
+        return have_ends(stored.low, stored.high) or have_ends(probing.low, probing.high)
 
     def _inside(self, segment: Segment, batch: KeyedBatch) -> bool | None:
         """Tell whether the window certainly holds for all pairs of segment and batch; None if it holds for none."""
@@ -240,7 +252,7 @@ class StreamWindow:
             return None
         return place.low >= earliest.high and place.high <= latest.low
 
-    # --- expire, save, load -------------------------------------------------------------------------------------------
+    # --- expire, load ------------------------------------------------------------------------------------------------
 
     def expire(self, before: int) -> list[Departed]:
         """Drop rows that lie before ``before``, a time or a number, in whole steps; return the rows that have left."""
@@ -250,10 +262,6 @@ class StreamWindow:
         if self.segments:
             left += self.segments[0].expire(before)
         return left
-
-    def save(self) -> list[SavedSegment]:
-        """Return the rows of each segment; in a count window with their arrival numbers."""
-        return [segment.save() for segment in self.segments]
 
     def load(self, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Add a segment of saved rows."""

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from watersmeet.columns.keys import axis_keys, axis_valid
-from watersmeet.spec.expression import Predicate, StreamName
+from watersmeet.columns.keys import axis_keys, axis_valid, exact_keys, have_ends
+from watersmeet.spec.expression import Expression, Predicate, StreamName, columns_of
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
 from watersmeet.window.arrival import Moments
@@ -22,7 +23,7 @@ from watersmeet.window.arrival import Moments
 if TYPE_CHECKING:
     from watersmeet.window.plan import JoinPlan
 
-__all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of"]
+__all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of", "order_of"]
 
 MICRO_SCALE: Final = 6
 
@@ -48,6 +49,27 @@ def moments_of(
         stream: (axis_keys(axis, side, rows[stream], schemas), axis_valid(axis, side, rows[stream], schemas))
         for stream, (axis, side, schemas) in streams.items()
     }
+
+
+def order_of(
+    streams: Mapping[StreamName, AxisSide], rows: Mapping[StreamName, pa.RecordBatch]
+) -> dict[StreamName, Moments]:
+    """Return what orders rows of all streams: what they have on an axis, or their ranks if that lies beyond keys."""
+    moments = moments_of(streams, rows)
+    exact = all(axis.domain.kind == "integer" for axis, _, _ in streams.values())
+    if not exact or not any(len(keys) and have_ends(int(keys.min()), int(keys.max())) for keys, _ in moments.values()):
+        return moments
+    values = {
+        stream: exact_keys(axis, side, _column(axis.of(side), rows[stream]), schemas)
+        for stream, (axis, side, schemas) in streams.items()
+    }
+    distinct = np.unique(np.concatenate(list(values.values())))
+    return {stream: (np.searchsorted(distinct, own), moments[stream][1]) for stream, own in values.items()}
+
+
+def _column(expression: Expression, rows: pa.RecordBatch) -> pa.Array:
+    (column,) = columns_of(expression)
+    return rows.column(column.name)
 
 
 class Streams(Protocol):

@@ -11,7 +11,7 @@ they can, and what is left of all segments is checked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
-from watersmeet.columns.keys import Borders, KeyRange, axis_keys
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys, have_ends, meet_exactly
 from watersmeet.columns.values import is_true
+from watersmeet.columns.widths import cuts_at, has_fixed_values, value_widths
 from watersmeet.kernels.keys import keep_pairs_in_count_window, keep_pairs_in_ranges
 from watersmeet.kernels.pairs import compress_pairs
-from watersmeet.spec.expression import Column, Predicate, StreamName
+from watersmeet.spec.expression import Column, Predicate, StreamName, columns_of
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Pairs
@@ -32,13 +33,17 @@ from watersmeet.window.chunks import one_array
 from watersmeet.window.payload import Stored
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 
-__all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "truth"]
+__all__ = ["Candidates", "Verifier", "in_count_window", "in_ranges", "in_time", "truth"]
 
 
 ROWS_PER_CANDIDATE: Final = 4
 """With fewer candidates than one for this many stored rows, the residual alone is cheaper than keys for all rows."""
 CHECKED_TOGETHER: Final = 1 << 16
 """Candidates, of several segments, for which the residual is evaluated together."""
+CHECKED_BYTES: Final = 1 << 28
+"""Bytes that it reads of these, where they have columns of text."""
+
+EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 Candidates = tuple[Stored, Pairs]
 """Pairs of rows of a probing batch and rows of a chunk."""
@@ -76,6 +81,32 @@ def in_count_window(
         keep,
     )
     return keep, kept
+
+
+def in_time(
+    plan: JoinPlan,
+    keys: Mapping[StreamName, Int64s],
+    columns: Mapping[StreamName, Callable[[str], pa.Array]],
+    rows: Mapping[StreamName, Int32s],
+) -> Bools:
+    """Return which pairs a time window holds for that their ``keys`` on its axis let through.
+
+    Where a timestamp may lie beyond its key, those of both sides' ``columns`` decide, in which pairs have these rows.
+    """
+    assert plan.time is not None, "only timestamps may lie beyond their keys"
+    axis, beyond = plan.axes[plan.time], np.zeros(len(keys["left"]), bool)
+    for own in keys.values():
+        if len(own) and have_ends(int(own.min()), int(own.max())):
+            beyond |= (own == EARLIEST) | (own == LATEST)
+    keep, at = ~beyond, np.flatnonzero(beyond)
+    if len(at):
+        moments = {
+            side: column(name).take(pa.array(rows[side][at]))
+            for side, column in columns.items()
+            for name in [next(columns_of(axis.of(side))).name]
+        }
+        keep[at] = meet_exactly(axis, moments["left"], moments["right"], plan.schemas)
+    return keep
 
 
 def truth(residual: Predicate, gather: Callable[[Column], pa.Array], schemas: Schemas, count: int) -> Bools:
@@ -131,6 +162,15 @@ class Verifier:
             pairs = kept_pairs(pairs, *in_count_window(pairs, self.plan, self.side, arrival, batch.arrival))
         return pairs
 
+    def met_in_time(self, stored: Stored, pairs: Pairs, batch: KeyedBatch) -> Pairs:
+        """Return the candidates that a time window holds for, where timestamps may lie beyond their keys."""
+        assert self.plan.time is not None, "places are timestamps"
+        other = batch.side
+        rows = {self.side: pairs.row, other: pairs.who}
+        keys = {self.side: self.places(stored)[pairs.row], other: batch.key(self.plan.time)[pairs.who]}
+        keep = in_time(self.plan, keys, {self.side: stored.rows.column, other: batch.rows.column}, rows)
+        return kept_pairs(pairs, keep, int(np.count_nonzero(keep)))
+
     def places(self, stored: Stored) -> Int64s:
         """Return where rows lie in the window: their timestamps, or arrival numbers."""
         if self.plan.time is None:
@@ -159,7 +199,7 @@ class Verifier:
         self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch
     ) -> Iterator[Candidates]:
         """Yield the candidates that satisfy the residual."""
-        for some in _put_together(candidates):
+        for some in _put_together(self._cut(residual, candidates, batch)):
             who = np.concatenate([pairs.who for _, pairs in some])
             keep = self._truth(residual, some, batch, who)
             ends = np.cumsum([pairs.count for _, pairs in some])
@@ -167,6 +207,25 @@ class Verifier:
                 satisfying = kept_pairs(pairs, kept, int(np.count_nonzero(kept)))
                 if satisfying.count:
                     yield stored, satisfying
+
+    def _cut(
+        self, residual: Predicate, candidates: Iterator[Candidates], batch: KeyedBatch
+    ) -> Iterator[tuple[Candidates, int]]:
+        """Yield candidates of which the residual reads a bounded number of bytes, and that number."""
+        texts = [
+            column
+            for column in set(columns_of(residual))
+            if not has_fixed_values(self.plan.schemas[column.stream].field(column.name).type)
+        ]
+        for stored, pairs in candidates:
+            if not texts:  # it is the number of candidates that bounds them
+                yield (stored, pairs), 0
+                continue
+            at = {self.side: (stored.rows, pairs.row), batch.side: (batch.rows, pairs.who)}
+            read = ((*at[column.stream], column.name) for column in texts)
+            widths = np.sum([value_widths(rows.column(name), own) for rows, own, name in read], axis=0)
+            for part in cuts_at(widths, CHECKED_BYTES):
+                yield (stored, Pairs(pairs.who[part], pairs.row[part])), int(widths[part].sum())
 
     def _truth(self, residual: Predicate, candidates: list[Candidates], batch: KeyedBatch, who: Int32s) -> Bools:
         """Return for each candidate whether it satisfies the residual; ``who`` are the probing rows of all."""
@@ -180,16 +239,20 @@ class Verifier:
         return truth(residual, gather, self.plan.schemas, len(who))
 
 
-def _put_together(candidates: Iterator[Candidates]) -> Iterator[list[Candidates]]:
-    """Yield candidates in lists that are checked together: a check of few costs as much Python as one of many."""
+def _put_together(candidates: Iterator[tuple[Candidates, int]]) -> Iterator[list[Candidates]]:
+    """Yield candidates in lists that are checked together: a check of few costs as much Python as one of many.
+
+    With each go the bytes that are read of them.
+    """
     some: list[Candidates] = []
-    count = 0
-    for stored, pairs in candidates:
-        if some and count + pairs.count > CHECKED_TOGETHER:
+    count = nbytes = 0
+    for candidate, own in candidates:
+        pairs = candidate[1]
+        if some and (count + pairs.count > CHECKED_TOGETHER or nbytes + own > CHECKED_BYTES):
             yield some
-            some, count = [], 0
-        some.append((stored, pairs))
-        count += pairs.count
+            some, count, nbytes = [], 0, 0
+        some.append(candidate)
+        count, nbytes = count + pairs.count, nbytes + own
     if some:
         yield some
 

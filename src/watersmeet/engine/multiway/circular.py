@@ -13,6 +13,7 @@ neighbour.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pyarrow as pa
 
@@ -44,7 +45,7 @@ class Circular:
     def in_portions(self, arrived: Arrived) -> Iterator[pa.Table]:
         """Join rows that arrive together; yield the results a portion at a time, none of them empty."""
         for block in self.stages.enter_all(arrived):
-            yield from map(self.stages.gather, self.join(block))
+            yield from chain.from_iterable(map(self.stages.tables, self.join(block)))
             self.stages.index(block)
             self.count(block)
 

@@ -45,7 +45,7 @@ from watersmeet.spec.typing import check_predicate
 from watersmeet.spec.window import CountWindows, TimeWindows, Windows
 from watersmeet.window.arrival import Moments
 from watersmeet.window.plan import JoinPlan, arrival_axis, check_layouts, check_time_column, plan_join
-from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, moments_of
+from watersmeet.window.streams import MICRO_SCALE, AxisSide, in_units, order_of
 
 __all__ = ["MultiPlan", "PairPlan", "Residual", "plan_streams"]
 
@@ -174,7 +174,7 @@ class MultiPlan:
 
     def moments(self, rows: Mapping[StreamName, pa.RecordBatch]) -> Mapping[StreamName, Moments] | None:
         """Return what a count window's rows are ordered by inside a push; None: stream after stream."""
-        return None if self.arrival is None else moments_of(self.arrival, rows)
+        return None if self.arrival is None else order_of(self.arrival, rows)
 
 
 def plan_streams(

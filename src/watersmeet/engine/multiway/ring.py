@@ -150,7 +150,7 @@ class Ring:
             if is_first_stage:
                 self._pairs.append(portion)
             if not rest:
-                self._results.append(self._strategy.stages.gather(portion))
+                self._results.extend(self._strategy.stages.tables(portion))
             elif not self._inbox[rest[0].streams[0]].offer((portion, rest), INTERMEDIATE):
                 self._follow(portion, rest)
         self._passages.append((partials, steps[0], passage))

@@ -23,6 +23,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int64s
 from watersmeet.columns.keys import axis_keys
 from watersmeet.columns.plain import from_words, is_plain, words_of
+from watersmeet.columns.widths import row_widths, same_width, value_widths
 from watersmeet.engine.multiway.plan import PairPlan
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Counts
@@ -51,7 +52,11 @@ class FoundRows:
 
     def numbers(self, of_chunk: Callable[[Chunk], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Gather values from an array for each chunk."""
-        found = [of_chunk(chunk).take(at) for chunk, at in self.parts]
+        return self.gathered(lambda chunk, at: of_chunk(chunk).take(at))
+
+    def gathered(self, of_rows: Callable[[Chunk, Int64s], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Gather values from what is found for some rows of each chunk."""
+        found = [of_rows(chunk, at) for chunk, at in self.parts]
         together = found[0] if len(found) == 1 else np.concatenate(found)
         if self.order is None:
             return together
@@ -62,6 +67,14 @@ class FoundRows:
     def counts(self, *streams: StreamName) -> Counts:
         """Gather how many rows of the given streams came before each row, in a count window."""
         return {stream: self.numbers(partial(_count, self.streams.index(stream))) for stream in streams}
+
+    def widths(self) -> Int64s:
+        """Return how many bytes each row takes."""
+        return self.gathered(lambda chunk, at: same_width(row_widths(chunk.rows, at), len(at)))
+
+    def value_widths(self, name: str) -> Int64s:
+        """Return how many bytes each row's value in a column takes."""
+        return self.gathered(lambda chunk, at: value_widths(chunk.rows.column(name), at))
 
     def column(self, name: str) -> pa.Array:
         """Gather a column."""

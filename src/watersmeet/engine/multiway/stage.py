@@ -31,15 +31,18 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.hidden import hidden_at
 from watersmeet.columns.keys import row_ranges
+from watersmeet.columns.widths import cuts_at, has_fixed_values
+from watersmeet.engine import result
 from watersmeet.engine.intake import Arrived
 from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
 from watersmeet.engine.multiway.partial import Expansion, Partials, distinct
 from watersmeet.engine.multiway.plan import MultiPlan, PairPlan
 from watersmeet.engine.multiway.portions import in_portions, merged
 from watersmeet.engine.multiway.rows import FoundRows, RowStore, chunk_of, keys_of
-from watersmeet.spec.expression import Column, Predicate, StreamName
+from watersmeet.spec.expression import Column, Predicate, StreamName, columns_of
 from watersmeet.spec.typing import Schemas
 from watersmeet.subwindow.contract import Pairs
+from watersmeet.window import verify
 from watersmeet.window.arrival import Counts
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.chunks import Chunk
@@ -47,7 +50,7 @@ from watersmeet.window.expiry import Bounds, Departed, expire
 from watersmeet.window.payload import Extent
 from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import Match, StreamWindow
-from watersmeet.window.verify import in_count_window, in_ranges, kept_pairs, truth
+from watersmeet.window.verify import in_count_window, in_ranges, in_time, kept_pairs, truth
 
 __all__ = ["IndexedChunk", "Stage", "Stages", "Step"]
 
@@ -326,8 +329,12 @@ class Stages:
         found = Pairs(every, every)
         for number, axis in enumerate(plan.axes):
             keys = left.numbers(keys_of(pair.left, pair, number))
-            ranges = row_ranges(axis, "right", right.numbers(keys_of(pair.right, pair, number)))
-            found = kept_pairs(found, *in_ranges(found, ranges, keys))
+            others = right.numbers(keys_of(pair.right, pair, number))
+            found = kept_pairs(found, *in_ranges(found, row_ranges(axis, "right", others), keys))
+            if number == plan.time:
+                both, at = {"left": left.column, "right": right.column}, found.row
+                keep = in_time(plan, {"left": keys[at], "right": others[at]}, both, {"left": at, "right": at})
+                found = kept_pairs(found, keep, int(np.count_nonzero(keep)))
         if plan.time is None:
             of_left, of_right = left.counts(pair.left, pair.right), right.counts(pair.left, pair.right)
             stored = Arrival(of_left[pair.left], of_left[pair.right])
@@ -338,27 +345,57 @@ class Stages:
     def _satisfying(
         self, partials: Partials, predicate: Predicate, streams: Mapping[StreamName, StreamName], schemas: Schemas
     ) -> Partials:
-        """Return the partial results that satisfy a predicate, whose sides are these ``streams``."""
+        """Return the partial results that satisfy a predicate, whose sides are these ``streams``.
+
+        They are looked at in portions of which it reads a bounded number of bytes.
+        """
+        cuts = list(cuts_at(self._widths(partials, predicate, streams), verify.CHECKED_BYTES))
+        keep = np.concatenate([self._truth(partials, part, predicate, streams, schemas) for part in cuts])
+        return partials if keep.all() else partials.picked(keep)
+
+    def _widths(self, partials: Partials, predicate: Predicate, streams: Mapping[StreamName, StreamName]) -> Int64s:
+        """Return the bytes that a predicate reads of each partial result, in columns of no fixed width."""
+        widths = np.zeros(len(partials), np.int64)
+        for stream, name in {(streams[column.stream], column.name) for column in columns_of(predicate)}:
+            if not has_fixed_values(self.plan.schemas[stream].field(name).type):
+                widths += self.of[stream].rows.find(partials.numbers[stream]).value_widths(name)
+        return widths
+
+    def _truth(
+        self,
+        partials: Partials,
+        part: slice,
+        predicate: Predicate,
+        streams: Mapping[StreamName, StreamName],
+        schemas: Schemas,
+    ) -> Bools:
         found: dict[StreamName, FoundRows] = {}
 
         def gather(column: Column) -> pa.Array:
             stream = streams[column.stream]
             if stream not in found:
-                found[stream] = self.of[stream].rows.find(partials.numbers[stream])
+                found[stream] = self.of[stream].rows.find(partials.numbers[stream][part])
             return found[stream].column(column.name)
 
-        keep = truth(predicate, gather, schemas, len(partials))
-        return partials if keep.all() else partials.picked(keep)
+        return truth(predicate, gather, schemas, part.stop - part.start)
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def gather(self, partials: Partials) -> pa.Table:
-        """Return results (at least one), which bind all streams, as rows."""
-        columns = []
-        for stream, stage in self.of.items():
-            found = stage.rows.find(partials.numbers[stream])
-            columns += [found.column(column.name) for column in stage.rows.schema]
-        return pa.Table.from_arrays(columns, schema=self.plan.result_schema)
+    def tables(self, partials: Partials) -> Iterator[pa.Table]:
+        """Yield results (at least one), which bind all streams, as rows, in tables of about the bytes of one.
+
+        So no column of results is longer than Arrow can count.
+        """
+        found = self._found(partials)
+        widths = np.sum([own.widths() for own in found.values()], axis=0)
+        cuts = list(cuts_at(widths, result.BYTES_AT_ONCE))
+        for part in cuts:
+            some = found if len(cuts) == 1 else self._found(partials.extended(part, {}))
+            columns = [own.column(name) for stream, own in some.items() for name in self.plan.schemas[stream].names]
+            yield pa.Table.from_arrays(columns, schema=self.plan.result_schema)
+
+    def _found(self, partials: Partials) -> dict[StreamName, FoundRows]:
+        return {stream: stage.rows.find(partials.numbers[stream]) for stream, stage in self.of.items()}
 
 
 def _both(one: Bools | None, other: Bools | None) -> Bools | None:

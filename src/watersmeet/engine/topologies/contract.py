@@ -154,12 +154,9 @@ class Topology(Protocol):
 
     def save(self, side: StreamName) -> list[SavedSegment]:
         """Return a side's rows, oldest segment first, so that they can expire in that order."""
-        segments = [
-            (segment.place.high, saved)
-            for window in self.windows(side)
-            for segment, saved in zip(window.segments, window.save(), strict=True)
-        ]
-        return [saved for _, saved in sorted(segments, key=lambda entry: entry[0])]
+        segments = [segment for window in self.windows(side) for segment in window.segments]
+        in_turn = sorted(segments, key=lambda segment: segment.place.high)
+        return [saved for segment in in_turn for saved in segment.save()]
 
     def load(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> None:
         """Store a segment of saved rows, which any topology may have saved."""

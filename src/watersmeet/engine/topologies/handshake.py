@@ -48,7 +48,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.row_numbers import numbers_of
+from watersmeet.engine.row_numbers import in_order_of_arrival
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
 from watersmeet.engine.topologies.contract import Layout, Topology, drained
@@ -350,28 +350,25 @@ class Handshake(Topology):
         for side, saved in self._loaded.items():
             if not saved:
                 continue
-            whole = self._in_order(side, saved)
+            in_order = [self._batch(side, *some) for some in in_order_of_arrival(saved)]
+            rows = sum(map(len, in_order))
             way = list(self._way_back(side))
-            for block in blocks_of(whole, self._layout.block_rows):
-                share = int(len(whole) * way[0].weight)
+            for block in (block for some in in_order for block in blocks_of(some, self._layout.block_rows)):
+                share = int(rows * way[0].weight)
                 if len(way) > 1 and way[0].stretches[side].rows + len(block) > share:
                     way.pop(0)
                 way[0].stretches[side].insert(block, share, None)
                 self._alive[side].enter(block)
             for core in self._cores:
-                core.count(side, len(whole))
-                core.restored_before = max(core.restored_before, extent_of_numbers(whole).high + 1)
+                core.count(side, rows)
+                core.restored_before = max(core.restored_before, extent_of_numbers(in_order[-1]).high + 1)
             saved.clear()
 
-    def _in_order(self, side: StreamName, saved: list[SavedSegment]) -> KeyedBatch:
-        """Return saved rows as one batch, in the order of their numbers."""
-        rows = pa.concat_batches([segment for segment, _ in saved])
-        order = np.argsort(numbers_of(rows), kind="stable")
-        sequences = [sequence for _, sequence in saved if sequence is not None]
-        sequence = np.concatenate(sequences)[order] if sequences else None
+    def _batch(self, side: StreamName, rows: pa.RecordBatch, sequence: Int64s | None) -> KeyedBatch:
+        """Return saved rows as a batch."""
         # They came before all rows that they have not met yet, so none of those came before them.
         arrival = None if sequence is None else Arrival(sequence, np.zeros(len(sequence), np.int64))
-        return KeyedBatch(self._layout.plan, side, rows.take(pa.array(order)), arrival)
+        return KeyedBatch(self._layout.plan, side, rows, arrival)
 
     def close(self) -> None:
         """End all threads."""

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int64s
+from watersmeet.columns.gather import in_order
 from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
@@ -87,8 +88,8 @@ class Run:
         if not len(self.place):
             return None
         table = pa.concat_tables(self.tables)
-        in_order = len(self.place) == table.num_rows and bool(np.all(self.place[1:] > self.place[:-1]))
-        return table if in_order else table.take(pa.array(self.place))
+        is_in_order = len(self.place) == table.num_rows and bool(np.all(self.place[1:] > self.place[:-1]))
+        return table if is_in_order else in_order(table, self.place)
 
 
 def punctuated(

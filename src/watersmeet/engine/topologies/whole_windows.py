@@ -6,26 +6,30 @@ probe waits. Then the left batch is inserted, and the right batch does the same.
 *With an order.* Of a pair the later row finds the earlier one. Rows probe in the order of arrival, as many at a time as
 have pairs for one table. If rows of both batches arrive in turn, both batches are inserted first, and rows that came
 after the probing row are excluded by number. The right number of rows can only be found by trying: a probe changes
-nothing, so one that finds too many pairs is abandoned, and fewer rows probe again. Every pair is found once, and
-probing costs at most a few times more.
+nothing, so one that finds too many pairs is abandoned, and fewer rows probe again. Probing costs at most a few times
+more. A single row's pairs are gathered in the order in which their rows arrived, a table at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Int64s
+from watersmeet.arrays import Bools, Int64s
+from watersmeet.columns.widths import cuts_at
+from watersmeet.engine import result
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.result import pairs_at_once
+from watersmeet.engine.result import in_tables, pair_widths
 from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.engine.topologies.contract import Layout, Topology, drained
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.ordering import Relaxed
+from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE
 from watersmeet.window.stream_window import Match, StreamWindow
@@ -34,8 +38,6 @@ __all__ = ["WholeWindows"]
 
 FEWER: Final = 8
 """If rows have too many pairs, this many times fewer rows try again; if they have few, more rows follow."""
-FEW: Final = 1 << 10
-"""Pairs that fit into nearly any table."""
 
 
 class WholeWindows(Topology):
@@ -82,31 +84,9 @@ class WholeWindows(Topology):
             if self._layout.form is not None:
                 yield self._layout.results(self._windows[OTHER_SIDE[batch.side]], batch)
             else:
-                for matches in self._tables_of(batch):
+                for matches in in_tables(batch, self._windows[OTHER_SIDE[batch.side]].probe(batch)):
                     yield self._layout.gather(batch, matches)
             self._insert(batch)
-
-    def _tables_of(self, batch: KeyedBatch) -> Iterator[list[Match]]:
-        """Yield the pairs that a batch finds, those of a table at a time."""
-        some: list[Match] = []
-        count, most = 0, 0
-        for match in self._windows[OTHER_SIDE[batch.side]].probe(batch):
-            some.append(match)
-            count += len(match.who)
-            if count <= FEW:
-                continue
-            most = most or self._pairs_at_once(batch)
-            while count > most:
-                first, some = _split(some, most)
-                count -= most
-                yield first
-        if count:
-            yield some
-
-    def _pairs_at_once(self, batch: KeyedBatch) -> int:
-        window = self._windows[OTHER_SIDE[batch.side]]
-        stored = sum(segment.payload.nbytes for segment in window.segments) // max(1, window.rows)
-        return pairs_at_once(stored + batch.rows.nbytes // max(1, len(batch)))
 
     def _by_arrival(self, part: Slice) -> Iterator[list[pa.Table]]:
         """Let every row, in the order of arrival, find the rows before it; insert both batches."""
@@ -126,43 +106,54 @@ class WholeWindows(Topology):
 
     def _finding_earlier(self, *batches: KeyedBatch) -> Iterator[list[pa.Table]]:
         arrivals = np.sort(np.concatenate([numbers_of(batch.rows) for batch in batches]))
-        most = min(map(self._pairs_at_once, batches))
         begin, rows = 0, len(arrivals)
         while begin < len(arrivals):
             rows = min(rows, len(arrivals) - begin)
             probing = [_from_to(batch, arrivals[begin], arrivals[begin + rows - 1]) for batch in batches]
-            found = self._earlier_rows(probing, most if rows > 1 else None)
+            found = self._earlier_rows(probing, fits=rows > 1)
             if found is None:
                 rows = max(1, rows // FEWER)
                 continue
-            yield [
-                table
-                for batch, matches in zip(probing, found, strict=True)
-                for table in self._layout.gather(batch, matches)
-            ]
+            if rows == 1:
+                for batch, matches in zip(probing, found.matches, strict=True):
+                    yield from (
+                        self._layout.gather(batch, some) for some in (_in_turn(batch, matches) if matches else ())
+                    )
+            else:
+                yield [
+                    table
+                    for batch, matches in zip(probing, found.matches, strict=True)
+                    for table in self._layout.gather(batch, matches)
+                ]
             begin += rows
-            pairs = sum(len(match.who) for matches in found for match in matches)
-            if pairs * FEWER <= most:
+            if found.pairs * FEWER <= contract.PAIRS_AT_ONCE and found.nbytes * FEWER <= result.BYTES_AT_ONCE:
                 rows *= FEWER
 
-    def _earlier_rows(self, probing: Sequence[KeyedBatch], most: int | None) -> list[list[Match]] | None:
-        """Return the pairs of numbered rows with earlier ones, or None if there are more than ``most``."""
-        found: list[list[Match]] = []
-        count = 0
+    def _earlier_rows(self, probing: Sequence[KeyedBatch], *, fits: bool) -> _Earlier | None:
+        """Return the pairs of numbered rows with earlier ones; None if they must fit into a table and do not."""
+        found = _Earlier()
         for batch in probing:
             matches = []
             numbers = numbers_of(batch.rows)
             for match in self._windows[OTHER_SIDE[batch.side]].probe(batch):
-                keep = numbers_of(match.stored)[match.row] < numbers[match.who]
-                kept = int(np.count_nonzero(keep))
-                count += kept
-                if kept:
-                    all_kept = kept == len(keep)
-                    matches.append(match if all_kept else Match(match.who[keep], match.stored, match.row[keep]))
-                if most is not None and count > most:
+                kept = _kept(match, numbers_of(match.stored)[match.row] < numbers[match.who])
+                if kept.count:
+                    matches.append(kept)
+                    found.pairs += kept.count
+                    found.nbytes += int(pair_widths(batch, kept).sum())
+                if fits and (found.pairs > contract.PAIRS_AT_ONCE or found.nbytes > result.BYTES_AT_ONCE):
                     return None
-            found.append(matches)
+            found.matches.append(matches)
         return found
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """The pairs that batches find with earlier rows, and how much they are."""
+
+    matches: list[list[Match]] = field(default_factory=list)
+    pairs: int = 0
+    nbytes: int = 0
 
 
 def _from_to(batch: KeyedBatch, first: int, last: int) -> KeyedBatch:
@@ -171,14 +162,17 @@ def _from_to(batch: KeyedBatch, first: int, last: int) -> KeyedBatch:
     return batch.slice(int(begin), int(end))
 
 
-def _split(matches: list[Match], at: int) -> tuple[list[Match], list[Match]]:
-    """Return the first ``at`` pairs, and the rest."""
-    whole: list[Match] = []
-    for match in matches:
-        if len(match.who) > at:
-            first = Match(match.who[:at], match.stored, match.row[:at])
-            rest = Match(match.who[at:], match.stored, match.row[at:])
-            return [*whole, first] if at else whole, [rest, *matches[len(whole) + 1 :]]
-        whole.append(match)
-        at -= len(match.who)
-    return whole, []
+def _in_turn(batch: KeyedBatch, matches: list[Match]) -> Iterator[list[Match]]:
+    """Yield the pairs of a single row, those of a table at a time, in the order in which their rows arrived."""
+    arrived = [numbers_of(match.stored)[match.row] for match in matches]
+    together = np.concatenate(arrived)
+    order = np.argsort(together)
+    widths = np.concatenate([pair_widths(batch, match) for match in matches])
+    for part in cuts_at(widths[order], result.BYTES_AT_ONCE):
+        first, last = together[order[part.start]], together[order[part.stop - 1]]
+        some = [_kept(match, (first <= own) & (own <= last)) for match, own in zip(matches, arrived, strict=True)]
+        yield [match for match in some if match.count]
+
+
+def _kept(match: Match, keep: Bools) -> Match:
+    return match if keep.all() else Match(match.who[keep], match.stored, match.row[keep])

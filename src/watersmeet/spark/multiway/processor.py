@@ -25,10 +25,8 @@ from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import RowStore
-from watersmeet.engine.multiway.stage import Stage
 from watersmeet.engine.multiway.stashed import Stashed, strategy_of
-from watersmeet.engine.result import pairs_at_once
-from watersmeet.spark.core_processor import CoreProcessor, row_bytes
+from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.multiway.stage_runs import StageRuns
@@ -95,13 +93,11 @@ class MultiJoinProcessor(CoreProcessor):
             origin = manifest.next(stream, self.live.newest)
             manifest.runs[stream].append(self._stage_runs.add(block, stages, origin, new.probed))
             self._count(stream, new)
-            step = pairs_at_once(sum(map(_row_bytes, stages.of.values())))
             for found_here in strategy.join(block):
                 partials = self._given(found_here, manifest)
                 if new.group is not None:
                     self.groups.add("pairs", new.group[partials.numbers[stream] - origin.first])
-                for begin in range(0, len(partials), step):
-                    yield stages.gather(partials.extended(slice(begin, begin + step), {}))
+                yield from stages.tables(partials)
             strategy.count(block)
 
     def _count(self, stream: StreamName, new: Envelope) -> None:
@@ -172,11 +168,6 @@ class MultiJoinProcessor(CoreProcessor):
         ):
             return known
         return strategy_of(stages, self._options.name, self._options.stash_rows, fills=False)
-
-
-def _row_bytes(stage: Stage) -> int:
-    """Return the bytes of the widest row that a stage may give, by the averages of its chunks."""
-    return max((row_bytes(chunk.rows) for chunk in stage.rows.chunks), default=1)
 
 
 def _places(runs: list[Run], numbers: Int64s) -> Int64s:
