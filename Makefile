@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-all check lint types imports
 .PHONY: soak mutants coverage
-.PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark format clean
+.PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark bench-papers format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench-cluster: $(READY) ## Measure balance on many machines, in a model
 
 bench-spark: $(READY) ## Measure the join on Spark
 	$(call BENCH,spark)
+
+bench-papers: $(READY) ## Draw the papers' figures, ours beside theirs; run what has no result yet (ONLY="splitjoin panjoin/13a")
+	$(call BENCH,papers)
 
 format: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff format .

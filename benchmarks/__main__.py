@@ -8,11 +8,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from benchmarks.papers.beside import NAMES, run_papers
 from benchmarks.suite import SUITES, Options, Suite, run_suite
 from watersmeet.cli.main import run_command
 
 __all__ = ["main"]
+
+PAPERS: Final = "the figures of the five papers, ours beside theirs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suites = parser.add_subparsers(title="suites", metavar="SUITE", required=True)
     for name, suite in SUITES.items():
         _add_suite(suites.add_parser(name, help=suite.about, description=f"Measures {suite.about}."), name, suite)
+    _add_papers(suites.add_parser("papers", help=PAPERS, description=f"Draws {PAPERS}; runs what has no result yet."))
     return run_command(parser, arguments)
 
 
@@ -57,6 +62,19 @@ def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None
             suite, Options(given.quick, given.out, given.data, given.against), only=given.only
         )
     )
+
+
+def _add_papers(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"Figures: {', '.join(NAMES)}."
+    parser.add_argument("--quick", action="store_true", help="much smaller sizes; shapes are not judged")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("bench-results"),
+        help="folder with results, to write to (default: %(default)s)",
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=NAMES, help="draw only these papers or figures")
+    parser.set_defaults(command=lambda given: run_papers(Options(given.quick, given.out), given.only))
 
 
 if __name__ == "__main__":

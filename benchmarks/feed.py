@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from benchmarks.data import stream_rows
-from watersmeet import StreamJoin, band, time_window
+from watersmeet import StreamJoin, band, equal, time_window
 
 if TYPE_CHECKING:  # an older tree may have them elsewhere
     from watersmeet.spec.options import ResultForm, Structure, TopologyName
@@ -70,14 +70,17 @@ class Feed:
     """Of a row, in a full window."""
     number: int = 0
     """The next batch of both streams."""
+    by_equality: bool = False
+    """Joined by an equality on as few keys as that takes, not by a band."""
 
     def __post_init__(self) -> None:
+        self.key_range = self.window // self.matches if self.by_equality else KEY_RANGE
         schema = stream_rows("left", 0, 1, seed=0).schema
         form: dict[str, Any] = {} if self.result == "pairs" else {"result": self.result}  # older trees have no other
         self.join = StreamJoin(
             left=schema,
             right=schema,
-            on=band("key", "key", band_width(self.window, self.matches)),
+            on=equal("key") if self.by_equality else band("key", "key", band_width(self.window, self.matches)),
             window=time_window(timedelta(microseconds=self.window), ts="ts"),
             topology=self.topology,
             structure=self.structure,
@@ -98,8 +101,8 @@ class Feed:
 
     def push(self) -> Pushed:
         """Push the next batch of both streams."""
-        left = stream_rows("left", self.number, self.batch, seed=self.seed, key_range=KEY_RANGE)
-        right = stream_rows("right", self.number, self.batch, seed=self.seed, key_range=KEY_RANGE)
+        left = stream_rows("left", self.number, self.batch, seed=self.seed, key_range=self.key_range)
+        right = stream_rows("right", self.number, self.batch, seed=self.seed, key_range=self.key_range)
         begin, cpu = time.perf_counter(), time.process_time()
         pairs = self.join.push(left=left, right=right)
         seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,16 +12,19 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 
-from benchmarks.report import Figure, Panel, short_number
+from benchmarks.report import Figure, Panel, Series, short_number
 
 __all__ = ["draw"]
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers; a structure has the same one in every figure.
-COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
-FIXED: Final = {"rap_table": 0, "wib_tree": 1, "bi_sort": 2, "bi_sort, pairs": 5, "hash": 3, "scan": 7}
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "*", "X")
+FIXED: Final = {"rap_table": 0, "wib_tree": 1, "bi_sort": 2, "bi_sort, pairs": 5, "hash": 3, "scan": 6}
 PANEL_INCHES: Final = (4.6, 3.7)
 WIDE_INCHES: Final = (6.4, 3.9)
+DASHES: Final = ("--", ":", "-.")
+POINTS: Final = ("*", "P", "X")
+FLAT: Final = 2
 LITTLE_SPAN: Final = 50
 FOUR: Final = 4
 PLAIN: Final = 1000
@@ -49,31 +53,39 @@ def draw(figure: Figure, folder: Path) -> Path:
         elif figure.panels[at].bars:
             _draw_bars(axis, figure.panels[at])
         else:
-            _draw_lines(axis, figure.panels[at])
+            _draw_lines(axis, figure.panels[at], legend_columns=1 if columns > 1 else 2)
     path = folder / f"{figure.name}.png"
     canvas.savefig(path, dpi=110)
     plt.close(canvas)
     return path
 
 
-def _draw_lines(axis: Axes, panel: Panel) -> None:
-    for number, series in enumerate(panel.series):
-        style = FIXED.get(series.label, number) % len(COLOURS)
+def _draw_lines(axis: Axes, panel: Panel, legend_columns: int) -> None:
+    ours = [series for series in panel.series if not series.theirs]
+    for number, (series, style) in enumerate(zip(ours, _styles(ours), strict=True)):
         look: dict[str, Any] = {"color": COLOURS[style], "marker": MARKERS[style], "markersize": 5, "linewidth": 1.6}
         axis.plot(series.x, series.y, label=series.label, **look)
         if panel.marks:
             axis.axvline(panel.marks[number], color=COLOURS[style], linestyle="--", linewidth=1)
+    for number, series in enumerate(series for series in panel.series if series.theirs):
+        look = {"color": "black", "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.2}
+        if len(series.x) == 1:
+            look = {"color": "black", "linestyle": "none", "marker": POINTS[number % len(POINTS)], "markersize": 10}
+        axis.plot(series.x, series.y, label=series.label, **look)
     if panel.x_log:
         axis.set_xscale("log", base=2)
-        ticks = sorted({x for series in panel.series for x in series.x})
+        ticks = sorted({x for series in panel.series if len(series.x) == 1 or not series.theirs for x in series.x})
         axis.set_xticks(ticks[:: -(-len(ticks) // MANY_TICKS)] if ticks else [])
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: short_number(x)))
         axis.xaxis.set_minor_locator(ticker.NullLocator())
     else:
         axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     if panel.y_log:
+        heights = [y for series in panel.series for y in series.y]
         axis.set_yscale("log")
-        _mark_decades(axis.yaxis, [y for series in panel.series for y in series.y])
+        if max(heights) < FLAT * min(heights):
+            axis.set_ylim(min(heights) / FLAT, max(heights) * FLAT)  # what is flat looks flat
+        _mark_decades(axis.yaxis, [*heights, *axis.get_ylim()])
     else:
         axis.set_ylim(0, 1.2 * max(y for series in panel.series for y in series.y))
     axis.set_title(panel.title, fontsize=9.5)
@@ -81,13 +93,25 @@ def _draw_lines(axis: Axes, panel: Panel) -> None:
     axis.set_ylabel(panel.y_label, fontsize=9)
     axis.tick_params(labelsize=8, labelleft=True)
     axis.grid(visible=True, which="major", linewidth=0.4, alpha=0.6)
-    if len(panel.series) > 1:
+    if len(panel.series) > len(ours):
+        axis.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=legend_columns, frameon=False)
+    elif len(ours) > 1:
         axis.legend(fontsize=7.5, framealpha=0.85)
+
+
+def _styles(lines: list[Series]) -> list[int]:
+    """Return a number for each line: its own where it has one, else the next that none of these has."""
+    taken = {FIXED[line.label] for line in lines if line.label in FIXED}
+    others = cycle([number for number in range(len(COLOURS)) if number not in taken])
+    return [FIXED[line.label] if line.label in FIXED else next(others) for line in lines]
 
 
 def _draw_bars(axis: Axes, panel: Panel) -> None:
     lengths = [series.y[0] for series in panel.series]
-    colours = [COLOURS[FIXED.get(series.label, number) % len(COLOURS)] for number, series in enumerate(panel.series)]
+    colours = [
+        "black" if series.theirs else COLOURS[style]
+        for series, style in zip(panel.series, _styles(panel.series), strict=True)
+    ]
     bars = axis.barh([series.label for series in panel.series], lengths, color=colours, height=0.6)
     axis.bar_label(
         bars, [ticker.EngFormatter(places=1, sep=" ")(length) for length in lengths], padding=4, fontsize=8.5

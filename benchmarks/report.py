@@ -38,6 +38,8 @@ MILLION, THOUSAND, TEN_THOUSAND, HUNDRED = 1e6, 1e3, 1e4, 100
 KI = 1024
 QUIET_SECONDS = 5.0
 SCREEN: Final = Console(highlight=False, soft_wrap=True)
+if not SCREEN.is_terminal:
+    SCREEN.width = 1000  # a table in a file is not cut off
 ERRORS: Final = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
@@ -68,6 +70,8 @@ class Series:
     label: str
     x: list[float]
     y: list[float]
+    theirs: bool = False
+    """What a paper says, beside ours: black, and without a place among the colours."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ def short_number(number: float) -> str:
         return f"{number / KI / KI:.0f}M"
     if number >= KI and number % KI == 0:
         return f"{number / KI:.0f}K"
-    return f"{number:.0f}" if float(number).is_integer() else f"{number:g}"
+    return f"{number:.0f}" if float(number).is_integer() else f"{number:.3g}"
 
 
 def show_table(table: Table) -> None:
@@ -197,6 +201,7 @@ def write_json(path: Path, name: str, description: Description, result: Result, 
         "notes": result.notes,
         "runs": result.runs,
         "plots": [f"{figure.name}.png" for figure in result.figures],
+        "figures": [asdict(figure) for figure in result.figures],
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

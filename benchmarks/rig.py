@@ -9,7 +9,7 @@ loop would need hours to fill large ones.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from watersmeet import count_window, time_window
 from watersmeet.columns.gather import Columns
-from watersmeet.engine.intake import PairIntake
+from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.result import result_schema
 from watersmeet.engine.row_numbers import Numbering, numbered_schema
 from watersmeet.engine.topologies import TOPOLOGIES
@@ -32,10 +32,12 @@ from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, plan_join
 
-__all__ = ["NESTED_LOOP_TOPOLOGIES", "VALUES", "Rig", "band_rows", "core_counts", "highest_rate"]
+__all__ = ["NESTED_LOOP_TOPOLOGIES", "ON", "VALUES", "Rig", "Sides", "band_rows", "core_counts", "highest_rate"]
 
 ON: Final = "left.x BETWEEN right.a - 10 AND right.a + 10 AND left.y BETWEEN right.b - 10 AND right.b + 10"
 VALUES: Final = 10_000
+PIECE: Final = 1 << 22
+"""Rows that are made at a time when windows are filled: the largest windows hold gigabytes."""
 TEXTS: Final = pa.array([f"{number:020d}".encode() for number in range(1000)], pa.binary(20))
 NESTED_LOOP_TOPOLOGIES: Final[tuple[TopologyName, ...]] = (
     "handshake",
@@ -109,6 +111,9 @@ class Rig:
     observe: Callable[[pa.Table], None] | None = None
     build: Callable[[Layout], Topology] | None = None
     """Builds the topology in some other way than by its name."""
+    on: str = ON
+    rows_of: Callable[[int, int], Sides] | None = None
+    """Makes rows number ``first`` and on, ``count`` of them, instead of those of the papers' benchmark."""
     fed: int = field(init=False, default=0)
     """Rows of each stream so far."""
 
@@ -116,7 +121,7 @@ class Rig:
         by_time = time_window(timedelta(microseconds=int(self.window * (self.apart or 1))), ts="ts")
         schemas = {side: table.schema for side, table in self._rows(0).items()}
         window = count_window(self.window) if self.apart is None else by_time
-        self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(ON), window, self.structure)
+        self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(self.on), window, self.structure)
         self.intake = PairIntake(self.plan, fail_on_late=False)
         self.numbering = Numbering() if self.order is not None or TOPOLOGIES[self.topology].meets_later else None
         schema = result_schema(schemas["left"], schemas["right"])
@@ -128,11 +133,17 @@ class Rig:
         self._fill()
 
     def _rows(self, count: int) -> Sides:
+        if self.rows_of is not None:
+            return self.rows_of(self.fed, count)
         return band_rows(self.fed, count, seed=self.seed, values=self.values, apart=self.apart or 1.0)
 
     def _fill(self) -> None:
-        rows = self._rows(self.window)
-        self.fed = self.window
+        while self.fed < self.window:
+            rows = self._rows(min(PIECE, self.window - self.fed))
+            for side in OTHER_SIDE:
+                (piece,) = rows[side].combine_chunks().to_batches()
+                self._load(side, piece)
+            self.fed += piece.num_rows
         newest = int((self.window - 1) * (self.apart or 1.0))
         self.intake.progress = replace(
             self.intake.progress,
@@ -140,41 +151,54 @@ class Rig:
             watermark=None if self.apart is None else newest,
             rows=dict.fromkeys(OTHER_SIDE, self.window),
         )
-        for side in OTHER_SIDE:
-            (whole,) = rows[side].combine_chunks().to_batches()
-            sequence = np.arange(self.window) if self.apart is None else None
-            if TOPOLOGIES[self.topology].meets_later:
-                assert self.numbering is not None
-                self.engine.load(side, *self.numbering.restore(side, (whole, sequence)))
-            else:
-                self._insert(
-                    KeyedBatch(self.plan, side, whole, None if sequence is None else Arrival(sequence, sequence))
-                )
         self.engine.windows("left")  # where rows are placed only when needed
 
-    def _insert(self, whole: KeyedBatch) -> None:
+    def _load(self, side: StreamName, piece: pa.RecordBatch) -> None:
+        """Store rows that follow those that have been fed."""
+        sequence = self.fed + np.arange(piece.num_rows) if self.apart is None else None
+        if TOPOLOGIES[self.topology].meets_later:
+            assert self.numbering is not None
+            self.engine.load(side, *self.numbering.restore(side, (piece, sequence)))
+        else:
+            self._insert(KeyedBatch(self.plan, side, piece, None if sequence is None else Arrival(sequence, sequence)))
+
+    def _insert(self, piece: KeyedBatch) -> None:
         """Insert rows into the cores' windows in blocks, as they would have come: a whole window would be sorted."""
         if self.numbering is not None:
-            rows, _ = self.numbering.restore(whole.side, (whole.rows, None))
-            whole = KeyedBatch(self.plan, whole.side, rows, whole.arrival)
-        windows = self.engine.windows(whole.side)
+            rows, _ = self.numbering.restore(piece.side, (piece.rows, None))
+            piece = KeyedBatch(self.plan, piece.side, rows, piece.arrival)
+        windows = self.engine.windows(piece.side)
         for core, window in enumerate(windows):
-            for block in blocks_of(share_of(whole, 0, core, len(windows)), max(1, self.block_rows // len(windows))):
+            share = share_of(piece, self.fed, core, len(windows))
+            for block in blocks_of(share, max(1, self.block_rows // len(windows))):
                 window.insert(block, None)
 
     def feed(self, count: int) -> tuple[float, int]:
         """Feed so many rows of each stream; return the seconds that they took, and the pairs."""
+        rows = self._take(count)
+        begin = time.perf_counter()
+        pairs = 0
+        for part in self._parts(rows):
+            pairs += sum(table.num_rows for table in self.engine.push(part))
+            self.engine.expire(part.expire_before)
+        return time.perf_counter() - begin, pairs
+
+    def submit(self, count: int) -> None:
+        """Let so many rows of each stream in, and do not wait for their pairs."""
+        for part in self._parts(self._take(count)):
+            self.engine.submit(part)
+            self.engine.expire(part.expire_before)
+
+    def _take(self, count: int) -> Sides:
         rows = self._rows(count)
         self.fed += count
-        begin = time.perf_counter()
+        return rows
+
+    def _parts(self, rows: Sides) -> Iterator[Slice]:
         accepted = self.intake.accept_pair(rows["left"], rows["right"])
-        pairs = 0
         for part in accepted.slices:
-            numbered = part if self.numbering is None else self.numbering.number(part)
-            pairs += sum(table.num_rows for table in self.engine.push(numbered))
-            self.engine.expire(part.expire_before)
+            yield part if self.numbering is None else self.numbering.number(part)
         self.intake.progress = accepted.progress
-        return time.perf_counter() - begin, pairs
 
     def rate(self, count: int, repetitions: int) -> float:
         """Return the rows of both streams that can be taken in a second: the median of some repetitions."""

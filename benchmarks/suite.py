@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from benchmarks.plots import draw
 from benchmarks.report import Progress, Result, format_goal, say, show_table, write_json
 from watersmeet.spec.errors import SpecificationError
 
-__all__ = ["SUITES", "Options", "Suite", "run_suite"]
+__all__ = ["SUITES", "Options", "Suite", "run_experiment", "run_suite"]
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,15 @@ def run_suite(suite: Suite, options: Options, only: Sequence[str] | None = None)
     if options.quick:
         say("quick run: goals not judged")
     for experiment in chosen:
-        _run_one(experiment, options, Context(options.quick, Progress(experiment.name), data, options.against))
+        run_experiment(experiment, replace(options, data=data))
     say(f"\nresults are in {options.out}/")
     return 0
 
 
-def _run_one(experiment: Experiment, options: Options, context: Context) -> None:
+def run_experiment(experiment: Experiment, options: Options) -> None:
+    """Run an experiment, show its result and write it."""
     about = experiment.description
+    context = Context(options.quick, Progress(experiment.name), options.data, options.against)
     started, begin, load_before = datetime.now(UTC), time.perf_counter(), load_average()
     cut_off: KeyboardInterrupt | None = None
     try:

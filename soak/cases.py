@@ -100,25 +100,26 @@ def draw_case(seed: int) -> Case:
     options: dict[str, Any] = {"structure": dice.pick(STRUCTURES), "cores": dice.pick([1, 1, 2, 3])}
     restarts: dict[int, dict[str, Any]] = {}
     if pair:
-        options |= _pair_options(dice)
+        options |= _pair_options(dice, options["cores"])
     else:
         options |= {"strategy": dice.pick(STRATEGIES), "stash_rows": dice.pick([1, 3, 9, 1 << 20])}
     for _ in range(dice.pick([0, 1, 1, 2])):
-        ordered = options.get("order") is not None
-        topology = dice.pick([name for name in TOPOLOGIES if not ordered or name != "handshake"])
+        topology = dice.pick(TOPOLOGIES)
         restarts[dice.number(0, count)] = (
             {"topology": topology, "cores": dice.number(1, 3)} if pair and dice.chance(0.7) else {}
         )
     return Case(streams, on, window, pushes, options, restarts, small=dice.chance(0.5))
 
 
-def _pair_options(dice: Dice) -> dict[str, Any]:
+def _pair_options(dice: Dice, cores: int) -> dict[str, Any]:
     topology = dice.pick(TOPOLOGIES)
     options: dict[str, Any] = {"topology": topology, "block_rows": dice.pick([1, 3, 256])}
-    if topology != "handshake" and dice.chance(0.3):
+    if dice.chance(0.3):
         options["order"] = dice.pick(["outer", "inner"])
     if dice.chance(0.15):
         options["batch_rows"] = dice.pick([2, 9, 40])
+    if topology == "handshake" and dice.chance(0.3):
+        options["weights"] = [dice.pick([0.5, 1, 3]) for _ in range(cores)]
     return options
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -153,6 +154,13 @@ class Evaluator:
                 deciding = isinstance(node, ex.Or)  # Kleene: one true decides an OR, one false an AND
                 truths = [self.value(term, row) for term in terms]
                 return deciding if deciding in truths else None if None in truths else not deciding
+            case ex.OneOf():  # Spark: all operands are compared in one type
+                common = reduce(self.common, map(self.type, node.children()))
+                own, *options = (self.to(common, each, self.value(each, row)) for each in node.children())
+                if own is None:
+                    return None
+                found = any(option is not None and ordered(own) == ordered(option) for option in options)
+                return found or (None if any(option is None for option in options) else False)
             case ex.IsNull(operand):
                 return self.value(operand, row) is None
             case ex.Same(a, b) if None in [None if self.value(side, row) is None else 0 for side in (a, b)]:

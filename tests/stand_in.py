@@ -258,12 +258,13 @@ def pair_query(
     structure: str = "auto",
     cores: int = 2,
     checkpoint: Checkpoint | None = None,
+    tables: Tables | None = None,
 ) -> Query:
     """Return a join of two streams."""
     plan = plan_join(schemas["left"], schemas["right"], parse_predicate(on), window, structure)  # type: ignore[arg-type]
     spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
 
-    ids, tables = core_ids(cores, cores), Tables(cores)
+    ids, tables = core_ids(cores, cores), tables or Tables(cores)
     identity = join_identity(plan, spread, ids, cores)
 
     result = result_schema(plan.schemas["left"], plan.schemas["right"])
@@ -294,6 +295,7 @@ def multi_query(
     strategy: str = "auto",
     cores: int = 2,
     checkpoint: Checkpoint | None = None,
+    tables: Tables | None = None,
 ) -> Query:
     """Return a join of many streams."""
     names = tuple(schemas)
@@ -302,18 +304,20 @@ def multi_query(
     spread = choose_multi_routing(routing, plan, cores)  # type: ignore[arg-type]
     options = StrategyOptions(strategy, 1 << 12)  # type: ignore[arg-type]
 
-    ids = core_ids(cores, cores)
+    ids, tables = core_ids(cores, cores), tables or Tables(cores)
     identity = join_identity(plan, spread, ids, cores)
 
     def core() -> MultiJoinProcessor:
-        return MultiJoinProcessor(plan, options, identity, cache_bytes=1 << 28, fail_on_late=False)
+        return MultiJoinProcessor(
+            plan, options, identity, cache_bytes=1 << 28, fail_on_late=False, tables=tables, centre=spread.centre
+        )
 
     is_timed = plan.lateness is not None
     return Query(
         plan,
         dict(windows.ts) if is_timed else None,  # type: ignore[union-attr]
         windows.lateness if is_timed else timedelta(0),  # type: ignore[union-attr]
-        Routes(spread, Tables(cores)),
+        Routes(spread, tables),
         ids,
         core,
         plan.result_schema,

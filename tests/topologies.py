@@ -108,13 +108,13 @@ def small_windows() -> Iterator[None]:
 
 
 @contextmanager
-def disturbed(seed: int) -> Iterator[None]:
-    """Delay threads at random before they take a message, and let them look into a random lane first."""
+def disturbed(seed: int, first_lane: int | None = None) -> Iterator[None]:
+    """Delay threads at random before they take a message, and let them look into a random lane first, or always one."""
     dice, lock = random.Random(seed), threading.Lock()
 
     def disturb(lanes: int) -> int:
         with lock:
-            pause, lane = dice.random(), dice.randrange(lanes)
+            pause, lane = dice.random(), dice.randrange(lanes) if first_lane is None else first_lane
         if pause < 0.5:
             time.sleep(pause / 500)
         return lane

@@ -5,89 +5,40 @@ thousand: per micro-batch and group a Poisson number of each stream, and of pair
 pair or a message costs is measured with the real engine (:mod:`benchmarks.models.costs`), so a figure is in the seconds
 of this machine's cores; ratios are what counts.
 
-Keys follow the b-model: of every interval of the key's range one half has the fraction ``b`` of its rows, at every
-scale. Two rows of a group meet with the probability that follows from the keys that hash to it.
-
 A core is busy with what reaches it in a micro-batch: rows (decode, probe), rows that it stores, pairs. What it cannot
 do within the micro-batch waits. The *production delay* of a pair (section VI-A of "Parallelizing Windowed Stream Joins
 in a Shared-Nothing Cluster") is the time since the later of its rows came: it waits for the end of the distribution
-epoch, then for the master, who serves the cores one after the other, then for what its core still has to do.
+epoch, then for the master, who serves the cores one after the other, then for what its core still has to do. With
+*sub-groups* (section V-B) the master serves the cores of each in a slot of its own, and buffers less.
+
+*Waiting or handing over.* When groups get other owners, ours leaves stored rows where they are: new rows look for them
+there until they expire. With ``hands_over``, as in the paper, the former owners hand them over: rows are cut out of
+what a core stores, sent, and stored anew, and both cores do nothing else meanwhile. That writing to and reading from
+Spark's state store, and the network, take time too is left out, so the price is a lower bound.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from benchmarks.models.costs import Costs
+from benchmarks.models.epoch import Epoch
+from benchmarks.models.hand_over import handed_over
+from benchmarks.models.keys import Keys, Load
+from benchmarks.models.paper_balance import Paper, reorganised
 from watersmeet.arrays import Float64s, Int64s
 from watersmeet.balance.balancer import Decision, Settings, decide, forget
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
-from watersmeet.balance.loads import FADING, HEAVIEST, CoreLoad, GroupLoad, GroupReport, Held, Observation
+from watersmeet.balance.loads import Held
 
-__all__ = ["ROW_BYTES", "Cluster", "Keys", "Load", "Step", "b_model"]
+__all__ = ["ROW_BYTES", "Cluster", "Step"]
 
 ROW_BYTES: Final = 24
-
-
-def b_model(b: float, levels: int) -> Float64s:
-    """Return the probabilities of ``2 ** levels`` keys: one half of every interval has ``b`` of its rows."""
-    keys = np.ones(1)
-    for _ in range(levels):
-        keys = np.concatenate([keys * b, keys * (1 - b)])
-    return keys
-
-
-@dataclass(frozen=True, eq=False)
-class Keys:
-    """How rows spread over groups, and how likely two rows of one group meet."""
-
-    share: Float64s
-    meeting: Float64s
-    probabilities: Float64s
-    """Of every key; empty where keys are too many to tell one from another."""
-    group: Int64s
-
-    @classmethod
-    def of(cls, probabilities: Float64s, generation: Generation) -> Keys:
-        """Hash keys, which are numbered from 0, to groups."""
-        return cls._hashed(probabilities, generation.group_of(np.arange(len(probabilities))), generation.groups)
-
-    @classmethod
-    def uniform(cls, keys: float, generation: Generation, seed: int) -> Keys:
-        """Spread any number of keys that all are equally likely; how many a group gets is random."""
-        count = np.maximum(1, np.random.default_rng(seed).poisson(keys / generation.groups, generation.groups))
-        return cls(count / count.sum(), 1 / count, np.empty(0), np.empty(0, np.int64))
-
-    @classmethod
-    def _hashed(cls, probabilities: Float64s, group: Int64s, groups: int) -> Keys:
-        share = np.asarray(np.bincount(group, probabilities, groups), float)
-        both = np.bincount(group, probabilities**2, groups)
-        return cls(share, np.divide(both, share**2, out=np.zeros(groups), where=share > 0), probabilities, group)
-
-    def drifted(self, places: int) -> Keys:
-        """Return the same probabilities for other keys, so many places away."""
-        return self._hashed(np.roll(self.probabilities, places), self.group, len(self.share))
-
-    def meet(self, others: Keys) -> Float64s:
-        """Return for every group how likely a row of these keys meets one of others."""
-        if others is self:
-            return self.meeting
-        both = np.bincount(self.group, self.probabilities * others.probabilities, len(self.share))
-        all_pairs = self.share * others.share
-        return np.divide(both, all_pairs, out=np.zeros(len(self.share)), where=all_pairs > 0)
-
-
-@dataclass(frozen=True)
-class Load:
-    """Rows of each stream per second, and how they are spread."""
-
-    rate: float
-    keys: Keys
 
 
 @dataclass(frozen=True)
@@ -100,6 +51,16 @@ class Step:
     rows_sent: float
     delay: float
     """Mean production delay of its pairs."""
+    served: Float64s
+    """Seconds until each core has been served in its slot."""
+    waiting: Float64s
+    """Seconds of work that each core still has to do at its end."""
+    idle: Float64s
+    """Seconds in which each core has nothing to do."""
+    buffered: float
+    """The most rows of both streams that the master buffers."""
+    handed_over: float
+    """Bytes of stored rows that cores hand over at its beginning."""
     communication: Float64s
     """Seconds that each core spent receiving."""
     generation: int
@@ -129,7 +90,12 @@ class Cluster:
     """Length of a micro-batch, the distribution epoch."""
     epoch: int = 5
     """Micro-batches in a reorganisation epoch."""
-    settings: Settings | None = None
+    settings: Settings | Paper | None = None
+    """Those of our balancer, or of the paper's; None: the first generation stays."""
+    hands_over: bool = False
+    """Whether stored rows are handed over to the groups' new owners."""
+    sub_groups: int = 1
+    """Sub-groups of cores, each served in a slot of its own."""
     indexed: bool = True
     """Whether rows are found by extendible hashing inside a core (fine tuning), or compared with all of their group."""
     active: int | None = None
@@ -140,7 +106,7 @@ class Cluster:
     decisions: list[Decision] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        first = first_generation(self.cores)
+        first = first_generation(self.cores, self.settings.groups if isinstance(self.settings, Paper) else None)
         if self.active is not None:
             owners = tuple((group % self.active,) for group in range(first.groups))
             first = Generation(0, 0, 0, owners, tuple(range(self.active)))
@@ -153,7 +119,9 @@ class Cluster:
         self._batch = 0
         self._random = np.random.default_rng(self.seed)
         self._entries: tuple[int, _Entries] | None = None
-        self._epoch = _Epoch(self.cores, first.groups)
+        self._epoch = Epoch(self.cores, first.groups)
+        self._backlogs: list[Float64s] = []
+        self._held_by = first
 
     @property
     def table(self) -> RoutingTable:
@@ -175,6 +143,7 @@ class Cluster:
         entries = self._entries[1]
         expected = load.rate * self.seconds * load.keys.share
         left, right = (self._random.poisson(expected).astype(float) for _ in range(2))
+        moved = self._hand_over(table) if self.hands_over else 0.0
         pairs, of_group = np.zeros(self.cores), np.zeros(groups)
         self._hold(newest.number, load.keys, np.zeros(groups), right)  # right rows are stored before left ones probe
         for generation, keys, stored_left, stored_right in self._live(table):
@@ -189,16 +158,24 @@ class Cluster:
         communication = self.senders * self.costs.message + self.costs.sent * copies
         communication[np.setdiff1d(np.arange(self.cores), table.cores)] = 0.0
         busy = (busy + communication) * self.slow
-        delay = self._delay(busy, communication, pairs)
+        idle = np.maximum(0.0, self.seconds - self._waiting - busy)
+        served = self._served(communication)
+        delay = self._delay(busy, served, pairs)
         self._hold(newest.number, load.keys, left, np.zeros(groups))
         self._expire()
         self._epoch.add((copies, pairs, busy), (left, right, of_group), self.seconds)
+        self._backlogs.append(self._waiting * copies / np.maximum(busy, 1e-12))
         oldest = self._held[0][1]
         result = Step(
             busy,
             pairs,
             float(copies.sum()),
             delay,
+            served,
+            self._waiting,
+            idle,
+            self._buffered(copies),
+            ROW_BYTES * moved,
             communication,
             newest.number,
             len(table.generations),
@@ -212,8 +189,32 @@ class Cluster:
             self._held_bytes(table)[0],
         )
         self._batch += 1
-        self._reorganise(table, oldest)
+        self._reorganise(table, oldest, load)
         return result
+
+    def _hand_over(self, table: RoutingTable) -> float:
+        """Let former owners hand over what they have stored, when a generation takes effect; return the rows moved."""
+        newest = table.newest
+        if newest.number == self._held_by.number:
+            return 0.0
+        left, right = (sum(some, np.zeros(newest.groups)) for some in zip(*self._stored.values(), strict=True))
+        given, taken = handed_over(self._held_by, newest, left, right, self.cores)
+        looked_through = np.where(given > 0, self._held_bytes(table)[0] / ROW_BYTES, 0.0)
+        cost = self.costs.sent * (given + taken) + self.costs.store * taken + self.costs.extract * looked_through
+        self._waiting = self._waiting + cost * self.slow
+        self._held_by = newest
+        self._held = deque((at, newest.number, *rows) for at, _, *rows in self._held)  # type: ignore[misc]
+        self._stored = {}
+        for _, number, keys, *rows in self._held:
+            held = self._stored.get((number, keys), (0.0, 0.0))
+            self._stored[number, keys] = (held[0] + rows[0], held[1] + rows[1])
+        return float(taken.sum())
+
+    def _buffered(self, copies: Float64s) -> float:
+        """Return the most rows that wait at the master: just before a slot, that sub-group has those of an epoch."""
+        rows = np.bincount(np.arange(self.cores) % self.sub_groups, copies, self.sub_groups)
+        since = (np.arange(self.sub_groups)[:, None] - np.arange(self.sub_groups)) % self.sub_groups
+        return float((rows * np.where(since == 0, 1.0, since / self.sub_groups)).sum(1).max())
 
     def _held_bytes(self, table: RoutingTable) -> Float64s:
         """Return the bytes in each core's windows: all, then the left and right ones of the newest generation."""
@@ -243,8 +244,14 @@ class Cluster:
             self._meeting[new, stored] = new.meet(stored)
         return self._meeting[new, stored]
 
-    def _delay(self, busy: Float64s, communication: Float64s, pairs: Float64s) -> float:
-        served = np.cumsum(communication) / self.senders
+    def _served(self, communication: Float64s) -> Float64s:
+        """Return when each core has been served: after those that come before it in its sub-group."""
+        served = np.zeros(self.cores)
+        for group in range(self.sub_groups):
+            served[group :: self.sub_groups] = np.cumsum(communication[group :: self.sub_groups]) / self.senders
+        return served
+
+    def _delay(self, busy: Float64s, served: Float64s, pairs: Float64s) -> float:
         delay = self.seconds / 2 + served + self._waiting + busy / 2
         self._waiting = np.maximum(0.0, self._waiting + busy - self.seconds)
         return float(delay @ pairs / max(pairs.sum(), 1e-12))
@@ -264,19 +271,33 @@ class Cluster:
         live = {(number, keys) for _, number, keys, _, _ in self._held}
         self._stored = {key: held for key, held in self._stored.items() if key in live}
 
-    def _reorganise(self, table: RoutingTable, oldest: int) -> None:
+    def _reorganise(self, table: RoutingTable, oldest: int, load: Load) -> None:
         """Ask the balancer, at the end of an epoch and whenever something may be forgotten."""
         if self.settings is None or len(self.generations) > table.newest.number + 1:
             return
+        ends = self._batch % self.epoch == 0
+        if isinstance(self.settings, Paper):
+            if ends:
+                share = 2 * load.rate / self.cores
+                occupancy = np.mean(self._backlogs, axis=0) / (self.settings.buffer_seconds * share)
+                self._add(reorganised(table.newest, occupancy, self._batch, self.settings, self._random))
+                self._backlogs.clear()
+            return
         plan = forget(table, self._batch - 1, oldest)
-        if self._batch % self.epoch == 0:
+        if ends:
             held = [Held(*some) for some in self._held_bytes(table).T.tolist()]
             observation = self._epoch.observation(self._batch - 1, oldest, table.newest, held)
             decided = decide(table, observation, self.cores, self.settings)
             plan = decided if decided.generation is not None else plan
+            self._backlogs.clear()
         self.decisions += plan.decisions
-        if plan.generation is not None:
-            self.generations.append(plan.generation)
+        self._add(plan.generation)
+
+    def _add(self, generation: Generation | None) -> None:
+        """Add a generation; if rows are handed over, no row is left in an older one's places."""
+        if generation is not None:
+            oldest = generation.number if self.hands_over else generation.oldest
+            self.generations.append(replace(generation, oldest=oldest))
 
 
 def _over_owners(generation: Generation, load: Float64s, cores: int) -> Float64s:
@@ -309,36 +330,3 @@ class _Entries:
         """Return how many rows reach each core."""
         rows = left[self.group] * self.left + right[self.group]
         return np.asarray(np.bincount(self.core, rows, self.cores), float)
-
-
-class _Epoch:
-    """Sums over the micro-batches of a reorganisation epoch."""
-
-    def __init__(self, cores: int, groups: int) -> None:
-        self._of_cores = np.zeros((3, cores))
-        self._of_groups = np.zeros((3, groups))
-        self._seconds = 0.0
-
-    def add(self, of_cores: tuple[Float64s, ...], of_groups: tuple[Float64s, ...], seconds: float) -> None:
-        """Add a micro-batch: rows, pairs and seconds of every core; left rows, right rows and pairs of every group."""
-        self._of_cores = FADING * self._of_cores + np.stack(of_cores)
-        self._of_groups = FADING * self._of_groups + np.stack(of_groups)
-        self._seconds = FADING * self._seconds + seconds
-
-    def observation(self, micro_batch: int, oldest: int, newest: Generation, held: list[Held]) -> Observation:
-        """Return what the cores would report: a few groups by name, the rest in one sum."""
-        group = np.repeat(np.arange(newest.groups), newest.parts)
-        parts = newest.parts[group]
-        load = np.stack(
-            [self._of_groups[0][group] / parts, self._of_groups[1][group], self._of_groups[2][group] / parts]
-        )
-        order = np.lexsort((-load.sum(0), newest.cores))
-        ends = np.cumsum(np.bincount(newest.cores, minlength=self._of_cores.shape[1]))
-        cores = []
-        for core, end in enumerate(ends.tolist()):
-            own = order[0 if core == 0 else ends[core - 1] : end]
-            named = tuple(GroupLoad(int(group[at]), *load[:, at].tolist()) for at in own[:HEAVIEST])
-            rest = GroupLoad(len(own[HEAVIEST:]), *load[:, own[HEAVIEST:]].sum(1).tolist())
-            rows, pairs, busy = self._of_cores[:, core].tolist()
-            cores.append(CoreLoad(core, rows, pairs, busy, held[core], GroupReport(named, rest)))
-        return Observation(micro_batch, self._seconds, oldest, tuple(cores))

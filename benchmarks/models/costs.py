@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from benchmarks.experiment import seconds_of
 from watersmeet.arrays import Int64s
+from watersmeet.balance.generation import Generation, first_generation
 from watersmeet.engine.result import gather_pairs, result_schema
 from watersmeet.spec.options import Structure
 from watersmeet.spec.predicates import equal
@@ -43,6 +44,8 @@ class Costs:
     """Per message, however small: packed by one side and opened by the other."""
     sent: float
     """Per row in a message."""
+    extract: float
+    """Per row of a core's that is looked through for those of a group."""
 
 
 @cache
@@ -58,7 +61,9 @@ def measure_costs(rows: int = MEASURED_ROWS) -> Costs:
     comparison = _time(lambda: _found(few, np.arange(1 << 9) * 8 + 1), 1 << 21)
     message = _time(lambda: [_sent(_batch(np.arange(1))) for _ in range(64)], 64)
     large = _batch(distinct)
-    return Costs(probe, store, pair, comparison, message, _time(lambda: _sent(large), rows))
+    owners = first_generation(1)
+    extract = _time(lambda: _extracted(large, owners), rows)
+    return Costs(probe, store, pair, comparison, message, _time(lambda: _sent(large), rows), extract)
 
 
 def _time(work: Callable[[], object], count: int) -> float:
@@ -83,6 +88,12 @@ def _found(window: StreamWindow, keys: Int64s) -> int:
     batch = KeyedBatch(window.plan, "left", _batch(keys))
     matches = list(window.probe(batch))
     return gather_pairs(batch, matches, result_schema(SCHEMA, SCHEMA)).num_rows if matches else 0
+
+
+def _extracted(rows: pa.RecordBatch, generation: Generation) -> pa.RecordBatch:
+    """Return the rows of one group."""
+    group = generation.group_of(np.asarray(rows.column("k")))
+    return rows.take(pa.array(np.flatnonzero(group == 0)))
 
 
 def _sent(rows: pa.RecordBatch) -> pa.Table:

@@ -3,6 +3,7 @@
 ``join``, ``multijoin`` and ``session`` are for Spark and are loaded when first used: nothing else here needs PySpark.
 """
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.metrics import Complete, JoinMetrics
@@ -39,6 +40,7 @@ __all__ = [
     "SpecificationError",
     "StreamJoin",
     "WatersmeetError",
+    "__version__",
     "band",
     "count_window",
     "equal",
@@ -53,6 +55,11 @@ __all__ = [
     "session",
     "time_window",
 ]
+
+try:
+    __version__ = version("watersmeet")
+except PackageNotFoundError:  # in a source tree that was never installed
+    __version__ = "(not installed)"
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depends on the name

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.balance.balancer import LEAD, Plan, Settings, decide, forget
-from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable, first_generation
+from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.balance.loads import (
     HEAVIEST,
     CoreLoad,
@@ -155,12 +155,33 @@ def test_nothing_is_decided_before_the_last_decision_is_in_effect() -> None:
     assert plan.decisions[0].kind == "wait"
 
 
-def test_a_window_that_holds_too_many_generations_waits() -> None:
-    left = even() + 1000 * (np.arange(GROUPS) % CORES == 1)
-    many = tuple(replace(FIRST, number=number, first=number) for number in range(MOST_LIVE))
-    plan = decide(RoutingTable(many), observed(many[-1], left, even(), even(), oldest=0), CORES, STEADY)
+def test_a_limit_that_no_core_has_room_for_is_put_in_words() -> None:
+    load = observed(FIRST, even(), even(), even())
+    held = tuple(replace(core, held=Held(4e6, 2e6, 2e6)) for core in load.cores)
+    full = replace(load, cores=held)
+    plan = decided(FIRST, full, replace(STEADY, core_bytes=3_000_000))
     assert plan.generation is None
-    assert plan.decisions[0].kind == "wait"
+    (decision,) = plan.decisions
+    assert decision.kind == "full"
+    assert "core(s) 0, 1, 2, 3 will hold up to 4e+06 bytes and may hold 3e+06, and no core has room" in decision.reason
+    assert "more cores or a higher limit would help" in decision.reason
+    assert decided(FIRST, full, replace(STEADY, core_bytes=4_100_000)) == Plan(None, ())
+    uneven = observed(FIRST, even() + 1000 * (np.arange(GROUPS) % CORES == 1), even(), even())
+    moved = decided(
+        FIRST,
+        replace(uneven, cores=tuple(replace(c, held=Held(4e6, 2e6, 2e6)) for c in uneven.cores)),
+        replace(STEADY, core_bytes=3_000_000),
+    )
+    assert moved.generation is not None
+    assert "no core has room" in moved.generation.reasons[-1]  # shown by the metrics as long as it is the newest
+
+
+def test_a_window_may_hold_any_number_of_generations() -> None:
+    left = even() + 1000 * (np.arange(GROUPS) % CORES == 1)
+    many = tuple(replace(FIRST, number=number, first=number) for number in range(200))
+    plan = decide(RoutingTable(many), observed(many[-1], left, even(), even(), oldest=0), CORES, STEADY)
+    assert plan.generation is not None
+    assert (plan.generation.number, plan.generation.oldest) == (200, 0)
 
 
 def test_old_places_are_forgotten_once_they_are_empty() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import watersmeet as wm
-from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable, first_generation, groups_for
+from watersmeet.balance.generation import Generation, RoutingTable, first_generation, groups_for
 
 OWNERS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True).map(tuple), min_size=1, max_size=9)
 
@@ -95,6 +95,15 @@ def test_a_table_has_every_generation_that_may_have_rows() -> None:
     for wrong in ((second,), (second, first), (first, replace(second, owners=((5,),)))):
         with pytest.raises(AssertionError):
             RoutingTable(wrong)
-    many = tuple(replace(first, number=number) for number in range(MOST_LIVE + 1))
-    with pytest.raises(AssertionError, match="bits of one number"):
-        RoutingTable(many)
+
+
+def test_steady_groups_are_those_whose_owners_no_live_generation_changes() -> None:
+    first = first_generation(4, 5)
+    cut = replace(first, number=1, owners=((0,), (1, 2), (2,), (3,), (1, 0)))
+    turned = replace(cut, number=2, owners=((0,), (2, 1), (2,), (3,), (1, 0)))
+    wide = replace(cut, number=3, owners=((3,), *cut.owners[1:]), width=9)
+    table = RoutingTable((first, cut, turned, wide))
+    assert [(last.number, steady.tolist()) for last, steady in table.steady] == [
+        (3, [True] * 5),
+        (2, [True, False, True, True, False]),
+    ]

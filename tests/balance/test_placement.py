@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
+from watersmeet.balance.generation_sets import GenerationSets
+from watersmeet.spark.envelope import Envelope, open_blob, seal, together
 from watersmeet.spark.routing.choose import choose_routing
 from watersmeet.window.plan import JoinPlan, plan_join
 
@@ -82,8 +84,9 @@ def meetings(
             core = cores[route.core]
             for at, row in enumerate((route.rows + first["left"]).tolist()):
                 for partner, generation in core.right:
-                    bit = generation - table.oldest
-                    if bit >= 0 and (route.probed is None or route.probed[at] >> bit & 1):
+                    back = table.newest.number - generation
+                    probes = route.probed is None or bool(route.probed.have(back)[at])
+                    if generation >= table.oldest and probes:
                         met[row, partner] += 1
                 if route.stored is None or route.stored[at]:
                     core.left.append(row)
@@ -108,6 +111,47 @@ def test_oracle_every_pair_meets_once(
             stored = table_at(generations, min(left_batch, right_batch)).newest.number
             if abs(x - y) <= width and stored >= table_at(generations, max(left_batch, right_batch)).oldest:
                 assert met[i, j] == 1, (x, y, left_batch, right_batch)
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+def test_oracle_every_pair_meets_once_under_hundreds_of_live_generations(routing: str) -> None:
+    """Every micro-batch has a generation of its own, and all of them have rows in the window."""
+    random = np.random.default_rng(17)
+    generations = [first_generation(CORES, GROUPS)]
+    for number in range(1, 150):
+        owners = list(generations[-1].owners)
+        for group in random.integers(0, GROUPS, 2).tolist():
+            owners[group] = tuple(random.permutation(CORES)[: random.integers(1, 4)].tolist())
+        width = int(random.choice([1, 4, 9])) if number % 40 == 0 else generations[-1].width
+        generations.append(Generation(number, number, 0, tuple(owners), tuple(range(CORES)), width))
+    batches = [(random.integers(-20, 20, 2).tolist(), random.integers(-20, 20, 2).tolist()) for _ in generations]
+    schema = pa.schema([("k", pa.int64())])
+    plan = plan_join(schema, schema, ROUTINGS[routing], wm.count_window(10), "auto")
+    left, right = (np.concatenate(some) for some in zip(*batches, strict=True))
+    matches = np.abs(np.subtract.outer(left, right)) <= (0 if routing == "hash" else 3)
+    met = meetings(plan, routing, generations, batches)
+    assert (met <= 1).all()
+    assert (met[matches] == 1).all()
+
+
+def test_sets_of_generations() -> None:
+    back, rows = np.array([0, 62, 63, 200, 5, 64]), np.array([0, 0, 1, 2, 2, 3])
+    sets = GenerationSets.of(back, rows, 4)
+    expected = {(0, 0), (62, 0), (63, 1), (200, 2), (5, 2), (64, 3)}
+    assert {(at, row) for at in range(400) for row in np.flatnonzero(sets.have(at)).tolist()} == expected
+    assert sets.have(back, rows).all()
+    assert not sets.have(back + 1, rows).any()
+    assert not sets.are_all.any()
+    few = GenerationSets.of(np.array([1]), np.array([0]), 1)
+    whole = GenerationSets.joined([few, None, sets.keep(np.array([2, 1]))], [1, 2, 2])
+    assert whole is not None
+    again = GenerationSets.from_columns(whole.columns())
+    assert again is not None
+    assert np.flatnonzero(again.have(200)).tolist() == [1, 2, 3]
+    assert np.flatnonzero(again.have(1)).tolist() == [0, 1, 2]
+    assert np.flatnonzero(again.have(1000)).tolist() == np.flatnonzero(again.are_all).tolist() == [1, 2]
+    assert GenerationSets.joined([None, None], [1, 2]) is None
+    assert GenerationSets.from_columns({}) is None
 
 
 def test_a_cut_group_sends_left_rows_to_one_core_and_right_rows_to_all() -> None:
@@ -150,3 +194,16 @@ def test_generations_survive_as_text() -> None:
     ):
         with pytest.raises(wm.SnapshotError, match="next step"):
             Generation.from_json(damaged)
+
+
+def test_sets_of_generations_travel_in_as_many_columns_as_they_need() -> None:
+    rows = pa.record_batch({"k": np.arange(3)})
+    sets = GenerationSets.of(np.array([0, 100, 1]), np.array([0, 1, 2]), 3)
+    (blob,) = seal(Envelope(rows, probed=sets))
+    opened = open_blob(blob.as_py(), rows.schema)
+    assert opened.rows.schema == rows.schema
+    assert opened.probed is not None
+    assert [np.flatnonzero(opened.probed.have(at)).tolist() for at in (0, 1, 2, 100)] == [[0], [2], [], [1]]
+    both = together([opened, Envelope(rows)], rows.schema).probed
+    assert both is not None
+    assert np.flatnonzero(both.have(100)).tolist() == [1, 3, 4, 5]

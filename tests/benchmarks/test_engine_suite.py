@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import rig as rig_module
 from benchmarks.__main__ import main
 from benchmarks.rig import NESTED_LOOP_TOPOLOGIES, Rig
 from benchmarks.suite import SUITES
@@ -14,7 +15,9 @@ from benchmarks.suite import SUITES
 pytest.importorskip("matplotlib")
 
 
-def test_rigs_of_all_topologies_find_the_same_pairs() -> None:
+@pytest.mark.parametrize("piece", [128, 1 << 22])
+def test_rigs_of_all_topologies_find_the_same_pairs(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig_module, "PIECE", piece)
     found = {}
     for topology in NESTED_LOOP_TOPOLOGIES:
         for apart in (None, 2.0):

@@ -27,13 +27,19 @@ def test_demo_joins_on_spark_shows_and_proves() -> None:
     for expected in (
         "Spark 4.",
         "60,000 trades and 240,000 quotes of 100 symbols (seed 3), in micro-batches of 10 s",
+        "a trade meets the quotes of its symbol, at most a second apart, with a bid at most 0.0025 from its price",
+        "on left.price >= (right.bid - 25)",
+        "time window on left.ts and right.ts",
+        "Spark's Python workers have started, in",
         "M pairs/s  window 300,000 rows  to 09:30:00.199",
         "the first 8 of",
         "joined 300,000 rows into",
         "the first of 2 micro-batches took",
         "proof: Spark SQL, one batch join over all rows, counts",
+        "it had all rows before it began",
     ):
         assert expected in finished.stdout
+    assert "to -" not in finished.stdout
     assert "\r" not in finished.stdout  # carriage returns are for terminals
     assert finished.stderr == ""  # Spark's own log is not shown
 
@@ -51,6 +57,7 @@ def test_demo_in_process_joins_shows_explains_and_proves() -> None:
     assert finished.returncode == 0, finished.stderr
     for expected in (
         "12,000 trades and 48,000 quotes",
+        "a trade meets the quotes of its symbol",
         "M rows/s",
         " rows  to 09:30:0",
         "the first 8 of",

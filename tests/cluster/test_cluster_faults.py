@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from benchmarks.models.cluster import b_model
+from benchmarks.models.keys import b_model
 from benchmarks.standalone_cluster import StandaloneCluster
 from drivers import Driver, Drivers
 from query_program import Job

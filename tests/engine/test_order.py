@@ -19,7 +19,6 @@ from watersmeet.arrays import Int64s
 from watersmeet.spec.sql import parse_predicate
 
 Push = tuple[pa.Table | None, pa.Table | None]
-ORDERED = [topology for topology in TOPOLOGIES if topology != "handshake"]
 
 
 def arrivals(pushes: list[Push], *, ordered_by_time: bool) -> tuple[dict[int, int], dict[int, int]]:
@@ -40,7 +39,7 @@ def arrivals(pushes: list[Push], *, ordered_by_time: bool) -> tuple[dict[int, in
 @pytest.mark.parametrize("values", [2, 60], ids=["many matches", "few"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("order", ["outer", "inner"])
-@pytest.mark.parametrize("topology", ORDERED)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_pairs_come_in_the_order_asked_for(topology: str, order: Any, window: str, values: int) -> None:
     on = PREDICATES["band"]
     for seed, cores in enumerate((1, 3, 8)):
@@ -48,7 +47,7 @@ def test_pairs_come_in_the_order_asked_for(topology: str, order: Any, window: st
         join = join_of(on, WINDOWS[window], topology=topology, cores=cores, order=order, block_rows=5)
         with disturbed(seed):
             found = [pair for left, right in pushes for pair in ids(join.push(left=left, right=right))]
-        join.close()
+            found += ids(join.finish())
         assert sorted(found) == sorted(expected(on, WINDOWS[window], pushes).elements())
         left, right = arrivals(pushes, ordered_by_time="ordered" in window)
         moments = [sorted((left[a], right[b]), reverse=True) for a, b in found]  # the later row first
@@ -84,7 +83,7 @@ def jumbled(draw: st.DrawFn) -> list[Push]:
     batch_rows=st.sampled_from([None, 1, 10, 40]),
     cores=st.integers(1, 3),
 )
-@pytest.mark.parametrize("topology", ORDERED)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_oracle_order_holds_however_rows_are_cut_and_collected(
     topology: str, pushes: list[Push], window: str, order: Any, batch_rows: int | None, cores: int
 ) -> None:
@@ -103,23 +102,18 @@ def test_oracle_order_holds_however_rows_are_cut_and_collected(
         assert moments == sorted(moments)
 
 
-@pytest.mark.parametrize("topology", ORDERED)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_order_holds_after_a_restart(topology: str) -> None:
     on, window, pushes = PREDICATES["band"], WINDOWS["time"], stream(3, most_rows=20)
     join = join_of(on, window, topology=topology, cores=3, order="inner")
     found = [pair for left, right in pushes[:3] for pair in ids(join.push(left=left, right=right))]
     join = wm.StreamJoin.restore(join.snapshot(), cores=2)
     found += [pair for left, right in pushes[3:] for pair in ids(join.push(left=left, right=right))]
-    join.close()
+    found += ids(join.finish())
     left, right = arrivals(pushes, ordered_by_time=False)
     moments = [sorted((left[a], right[b]), reverse=True) for a, b in found]
     assert moments == sorted(moments)
     assert sorted(found) == sorted(expected(on, window, pushes).elements())
-
-
-def test_handshake_gives_no_order() -> None:
-    with pytest.raises(wm.SpecificationError, match="handshake"):
-        join_of(PREDICATES["band"], WINDOWS["time"], topology="handshake", order="outer")
 
 
 # --- relaxed ----------------------------------------------------------------------------------------------------------
@@ -182,7 +176,7 @@ def displacements(later: Int64s, earlier: Int64s) -> tuple[int, int]:
     cores=st.integers(1, 5),
     block_rows=st.sampled_from([1, 7, 32]),
 )
-@pytest.mark.parametrize("topology", ORDERED)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_oracle_relaxed_order_keeps_its_bound(
     topology: str, seed: int, rows: int, comparisons: int | None, window: str, cores: int, block_rows: int
 ) -> None:
@@ -193,6 +187,7 @@ def test_oracle_relaxed_order_keeps_its_bound(
         on, WINDOWS[window], topology=topology, cores=cores, order=order, block_rows=block_rows, **fanout
     ) as join:
         found = [pair for left, right in pushes for pair in ids(join.push(left=left, right=right))]
+        found += ids(join.finish())
     assert Counter(found) == expected(on, WINDOWS[window], pushes)
     outer, inner = displacements(*moments_of(found, pushes, window))
     assert outer < rows
@@ -214,9 +209,10 @@ def test_a_relaxed_order_is_checked_and_reads_well() -> None:
     for wrong in ({"rows": 0}, {"rows": True}, {"rows": 1.5}, {"comparisons": 0}, {"comparisons": "1"}):
         with pytest.raises(wm.SpecificationError, match="at least 1"):
             wm.relaxed(**wrong)
-    assert str(wm.relaxed(rows=1000, comparisons=50)) == "a star every 1,000 rows, and every 50 stored rows"
-    with pytest.raises(wm.SpecificationError, match="handshake"):
-        join_of(PREDICATES["band"], WINDOWS["time"], topology="handshake", order=wm.relaxed(rows=2))
+    assert str(wm.relaxed(rows=1000, comparisons=50)) == (
+        "pairs in the order in which their later rows arrived, to within 1,000 rows; "
+        "those of one row to within 50 of the others"
+    )
 
 
 def test_a_relaxed_order_and_a_fanout_are_kept_in_snapshots() -> None:
@@ -253,7 +249,7 @@ def test_a_topology_without_trees_refuses_a_fanout(topology: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["outer", wm.relaxed(rows=10), "inner"], ids=str)
-@pytest.mark.parametrize("topology", ORDERED)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_oracle_what_is_complete_has_been_released(topology: str, order: Any) -> None:
     on, window, pushes = PREDICATES["band"], WINDOWS["time"], tidy(5, pushes=8)
     truth = expected(on, window, pushes)
@@ -275,6 +271,9 @@ def test_oracle_what_is_complete_has_been_released(topology: str, order: Any) ->
                 if counted[side][own] < getattr(complete, side):
                     assert found[pair] == count, "a row that is complete has met all before it"
         found.update(ids(join.push()))
+        if topology == "handshake":
+            assert (0, 0) < join.complete < (len(left), len(right)), "some rows are still on their way to others"
+            found.update(ids(join.finish()))
         assert join.complete == (len(left), len(right))
         assert found == truth
     with join_of(on, window) as join, pytest.raises(wm.SpecificationError, match="order=None"):

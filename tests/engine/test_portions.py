@@ -57,7 +57,7 @@ def test_oracle_the_pairs_of_push(topology: str, window: str) -> None:
 
 @pytest.mark.parametrize("order", ["outer", "inner"])
 @pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("topology", [topology for topology in TOPOLOGIES if topology != "handshake"])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_differential_the_order_of_push(topology: str, window: str, order: Any) -> None:
     pushes = stream(4, most_rows=16, values=4)
     for batch_rows in (None, 40):
@@ -95,8 +95,6 @@ def arrivals_of_later_rows(pushes: list[Push], pairs: list[tuple[int, int]], *, 
 @pytest.mark.parametrize("order", [None, "inner"])
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_oracle_what_an_iterator_was_not_asked_for_is_owed(topology: str, order: Any, what_next: str) -> None:
-    if topology == "handshake" and order is not None:
-        pytest.skip("handshake gives no order")
     on, window, pushes = PREDICATES["band"], WINDOWS["time"], stream(6, most_rows=20)
     with small_windows():
         join = join_of(on, window, topology=topology, cores=2, order=order, block_rows=4)

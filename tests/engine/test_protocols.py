@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -175,33 +175,98 @@ def test_splitjoin_that_stores_on_two_cores_finds_pairs_twice(monkeypatch: pytes
 
 def disorder(order: Any, values: int = 4) -> tuple[int, int]:
     """Return how many pairs are missed or found too often, and how many stand behind one that should come later."""
-    wrong, behind = 0, 0
-    on, window = PREDICATES["band"], WINDOWS["time"]
+    both = []
     for seed in SEEDS:
         pushes = stream(seed, pushes=3, most_rows=30, values=values)
-        join = join_of(on, window, topology="splitjoin", cores=3, block_rows=8, order=order)
+        join = join_of(PREDICATES["band"], WINDOWS["time"], topology="splitjoin", cores=3, block_rows=8, order=order)
         found = []
         with disturbed(seed):
             for left, right in pushes:
                 join.submit(left=left, right=right)
                 found += ids(join.poll())
             found += ids(join.finish())
-        truth = expected(on, window, pushes)
-        wrong += ((truth - Counter(found)) + (Counter(found) - truth)).total()
-        arrived = [{}, {}]  # type: list[dict[int, int]]
-        for push in pushes:
-            for side, table in enumerate(push):
-                for number in [] if table is None else table["id"].to_pylist():
-                    arrived[side][number] = len(arrived[0]) + len(arrived[1])
-        moments = [sorted((arrived[0][a], arrived[1][b]), reverse=True) for a, b in found]
-        keys = moments if order == "inner" else [moment[:1] for moment in moments]
-        behind += sum(one > two for one, two in pairwise(keys))
+        both.append(wrong_and_behind(found, pushes, order))
+    wrong, behind = np.sum(both, axis=0).tolist()
     return wrong, behind
+
+
+def wrong_and_behind(found: list[tuple[int, int]], pushes: list[Any], order: Any) -> tuple[int, int]:
+    truth = expected(PREDICATES["band"], WINDOWS["time"], pushes)
+    arrived = [{}, {}]  # type: list[dict[int, int]]
+    for push in pushes:
+        for side, table in enumerate(push):
+            for number in [] if table is None else table["id"].to_pylist():
+                arrived[side][number] = len(arrived[0]) + len(arrived[1])
+    moments = [sorted((arrived[0][a], arrived[1][b]), reverse=True) for a, b in found]
+    keys = moments if order == "inner" else [moment[:1] for moment in moments]
+    wrong = ((truth - Counter(found)) + (Counter(found) - truth)).total()
+    return wrong, sum(one > two for one, two in pairwise(keys))
 
 
 @pytest.mark.parametrize("order", ["outer", "inner"])
 def test_stars_keep_results_in_order(order: str) -> None:
     assert disorder(order) == (0, 0)
+
+
+# --- handshake join: punctuations -------------------------------------------------------------------------------------
+
+
+class CountingPunctuationsTooEarly(handshake.HandshakeCore):
+    """Does not let a right punctuation wait for the left blocks that it crosses."""
+
+    def must_arrive(self, side: StreamName) -> int:
+        super().must_arrive(side)
+        return 0
+
+
+class SendingPunctuationsTooEarly(handshake.HandshakeCore):
+    """Sends punctuations on at once: they overtake the blocks that they follow."""
+
+    def _ahead(self, side: StreamName) -> int:
+        super()._ahead(side)
+        return 0
+
+
+def punctuated_disorder(order: str) -> Iterator[tuple[int, int]]:
+    """Yield the same for handshake join, of several runs in which left blocks that cross right ones arrive late."""
+    for seed in range(12):
+        pushes = stream(seed, pushes=8, most_rows=12, values=4)
+        options = {"topology": "handshake", "cores": 2, "block_rows": 1, "order": order}
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            join_of(PREDICATES["band"], WINDOWS["time"], **options) as join,
+            disturbed(seed, first_lane=handshake.LANE["right"]),
+        ):
+            patch.setattr(handshake, "BLOCKS_PER_PUNCTUATION", 1)
+            found = []
+            for left, right in pushes:
+                join.submit(left=left, right=right)
+                while not join._topology._crew.is_quiet:  # type: ignore[attr-defined] # that of the chain
+                    found += ids(join.poll())
+            found += ids(join.finish())
+        yield wrong_and_behind(found, pushes, order)
+
+
+@pytest.mark.parametrize("order", ["outer", "inner"])
+def test_punctuations_keep_results_in_order(order: str) -> None:
+    assert set(islice(punctuated_disorder(order), 3)) == {(0, 0)}
+
+
+@pytest.mark.parametrize("core", [CountingPunctuationsTooEarly, SendingPunctuationsTooEarly])
+def test_a_punctuation_that_is_too_early_is_found_out(
+    core: type[handshake.HandshakeCore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "HandshakeCore", core)
+    seen = []
+    for wrong, behind in punctuated_disorder("outer"):
+        seen.append(behind)
+        assert wrong == 0
+        if behind:
+            break
+    assert seen[-1] > 0
+
+
+# --- SplitJoin: stars and mergers -------------------------------------------------------------------------------------
 
 
 def without_star(run: Run, star: int) -> Run:

@@ -26,9 +26,6 @@ from topologies import (
     stream,
     threads_left,
 )
-from watersmeet.engine.topologies import TOPOLOGIES as TOPOLOGY_CLASSES
-from watersmeet.engine.topologies.contract import Layout
-from watersmeet.engine.topologies.handshake import Handshake
 
 CORES, BLOCKS = range(1, 9), (1, 7, 128)
 EVERYTHING = list(itertools.product(STRUCTURES, WINDOWS, CORES, BLOCKS))
@@ -99,32 +96,61 @@ def test_oracle_disturbed_threads_hundreds_of_schedules(topology: str, window: s
 # --- shapes -----------------------------------------------------------------------------------------------------------
 
 
-def made_with(topology: Any, **options: Any) -> type:
-    """Return a topology that is made with options which a user cannot give."""
-
-    def make(self: Any, layout: Layout) -> None:
-        topology.__init__(self, layout, **options)
-
-    return type(topology.__name__, (topology,), {"__init__": make})
-
-
 @pytest.mark.parametrize("window", WINDOWS)
-def test_oracle_handshake_with_unequal_segments(window: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOPOLOGY_CLASSES, "handshake", made_with(Handshake, weights=[1.0, 0.5, 6.0]))
+def test_oracle_handshake_with_unequal_segments(window: str) -> None:
     on, pushes = PREDICATES["band"], stream(seed=8, pushes=8, most_rows=20)
-    join = join_of(on, WINDOWS[window], topology="handshake", cores=3, block_rows=1)
+    join = join_of(on, WINDOWS[window], topology="handshake", cores=3, block_rows=1, weights=[1, 0.5, 6.0])
     assert run(join, pushes) == expected(on, WINDOWS[window], pushes)
 
 
-def test_handshake_spreads_rows_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TOPOLOGY_CLASSES, "handshake", made_with(Handshake, weights=[1.0, 2.0, 5.0]))
+def held(join: wm.StreamJoin) -> dict[str, list[int]]:
+    """Return how many rows of each side lie on each core of the chain."""
+    join._topology.windows("left")  # waits until nothing moves
+    cores = join._topology._cores  # type: ignore[attr-defined] # that of the chain
+    return {side: [core.stretches[side].rows for core in cores] for side in ("left", "right")}
+
+
+def test_handshake_spreads_rows_by_weight_also_when_restored() -> None:
     number = np.arange(400)
     rows = pa.table({"id": number, "ts": number.astype("datetime64[us]"), "x": number, "k": number})
-    with join_of("left.x = right.x", wm.count_window(80), topology="handshake", cores=3, block_rows=1) as join:
+    options = {"topology": "handshake", "cores": 3, "block_rows": 1, "weights": (1, 2.0, 5)}
+    with join_of("left.x = right.x", wm.count_window(80), **options) as join:
         join.push(left=rows, right=rows)
-        cores = join._topology._cores  # type: ignore[attr-defined] # that of the chain
-        held = {side: [core.stretches[side].rows for core in cores] for side in ("left", "right")}
-    assert held == {"left": [10, 20, 50], "right": [10, 20, 50]}
+        assert held(join) == {"left": [10, 20, 50], "right": [10, 20, 50]}
+        saved = join.snapshot()
+    with wm.StreamJoin.restore(saved) as restored:
+        assert held(restored) == {"left": [10, 20, 50], "right": [10, 20, 50]}
+    with wm.StreamJoin.restore(saved, cores=4) as restored:
+        assert held(restored) == {"left": [20] * 4, "right": [20] * 4}
+    with wm.StreamJoin.restore(saved, topology="splitjoin") as restored:
+        assert "weights" not in restored._options
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        (),
+        (1, 2),
+        (1, 2, 0),
+        (1, 2, -1),
+        (1, 2, True),
+        (1, 2, "3"),
+        (1, 2, float("inf")),
+        (1, 2, 10**400),
+        "123",
+        3,
+        {1, 2, 3},
+    ],
+)
+def test_weights_that_are_no_shares_of_the_cores_are_refused(weights: Any) -> None:
+    with pytest.raises(wm.SpecificationError, match=r"weights=.*\n.*a number for each core \(cores=3\)"):
+        join_of(PREDICATES["band"], WINDOWS["time"], topology="handshake", cores=3, weights=weights)
+
+
+@pytest.mark.parametrize("topology", [topology for topology in TOPOLOGIES if topology != "handshake"])
+def test_a_topology_without_segments_refuses_weights(topology: str) -> None:
+    with pytest.raises(wm.SpecificationError, match=r"handshake.*alone cuts windows into a segment for each core"):
+        join_of(PREDICATES["band"], WINDOWS["time"], topology=topology, weights=[1.0])
 
 
 @pytest.mark.parametrize("order", [None, "inner"])

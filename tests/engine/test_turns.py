@@ -219,7 +219,7 @@ JOINS: dict[str, Callable[[], Any]] = {
         for topology in TOPOLOGIES
         for name, window, options in (
             ("time", "time", {}),
-            ("count, in order", "count", {} if topology == "handshake" else {"order": "inner"}),
+            ("count, in order", "count", {"order": "inner"}),
             ("time, collected", "time", {"batch_rows": 10}),
         )
     },

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 import oracle
 import watersmeet as wm
 from drawn_streams import SHAPES, cases
+from watersmeet.balance.generation import Generation, RoutingTable, first_generation
+from watersmeet.balance.placement import Route
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
 from watersmeet.spark.envelope import joinable
 from watersmeet.spark.multiway.routing import MultiBucket, choose_multi_routing
@@ -70,6 +74,67 @@ def test_oracle_results_meet_on_one_core(shape: str, data: st.DataObject, cores:
                 if all(own in held[name][core] for name, own in zip(names, result, strict=True))
             ]
             assert len(met) == 1, (kind, result)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
+@given(data=st.data(), cores=st.integers(1, 5), seed=st.integers(0, 2**32))
+def test_oracle_one_core_gives_each_result_while_the_table_changes(
+    shape: str, data: st.DataObject, cores: int, seed: int
+) -> None:
+    """Every push is routed by a generation of its own; rows of all of them are in the window."""
+    case = data.draw(cases(shape, 3))
+    names = tuple(case.schemas)
+    on, window = read_predicate(case.on, names), windows_of(case.window, names)
+    plan = plan_streams(case.schemas, on, window, "auto")
+    truth = oracle.results(on, window, case.schemas, case.pushes)
+    for kind in _possible(plan):
+        routing = choose_multi_routing(kind, plan, cores, data.draw(st.sampled_from(names)))
+        random = np.random.default_rng(seed)
+        generations = [first_generation(cores)]
+        came: dict[tuple[str, int], int] = {}
+        homes: dict[tuple[str, int], dict[int, Callable[[int], bool]]] = {}
+        for number, push in enumerate(case.pushes):
+            table = RoutingTable(tuple(generations))
+            for name, some in push.items():
+                if some is None or some.num_rows == 0:
+                    continue
+                rows = some.unify_dictionaries().combine_chunks().to_batches()[0]
+                rows = rows.filter(pa.array(joinable(plan, name, rows)[0]))
+                ids = np.array(rows.column("id"))
+                for route in routing.route(name, rows, 0, table):
+                    for at, row in enumerate(ids[route.rows].tolist()):
+                        came[name, row] = number
+                        homes.setdefault((name, row), {})[route.core] = _is_home(route, at, table.newest.number)
+            if routing.has_groups:
+                generations.append(_changed(generations[-1], random))
+            else:
+                came = dict.fromkeys(came, 0)
+        for result in truth:
+            chosen = list(zip(names, result, strict=True))
+            oldest = min(came[row] for row in chosen)
+            centre = next(row for row in chosen if row[0] == routing.centre)
+            gives = [
+                core
+                for core in range(cores)
+                if all(core in homes[row] for row in chosen) and homes[centre][core](oldest)
+            ]
+            assert len(gives) == 1, (kind, result)
+
+
+def _is_home(route: Route, at: int, newest: int) -> Callable[[int], bool]:
+    """Return what tells under which generations a row has its home on the core of a route."""
+    return lambda number: route.probed is None or bool(route.probed.have(newest - number)[at])
+
+
+def _changed(last: Generation, random: np.random.Generator) -> Generation:
+    """Return a next generation by which half of the groups have other owners."""
+    owners = list(last.owners)
+    cores = len(last.active)
+    for group in np.flatnonzero(random.random(len(owners)) < 0.5).tolist():
+        owners[group] = tuple(random.permutation(cores)[: random.integers(1, 4)].tolist())
+    width = int(random.choice([1, last.width, 9]))
+    return replace(last, number=last.number + 1, owners=tuple(owners), width=width)
 
 
 def test_a_chain_of_bands_is_bucketed_around_its_middle() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from shutil import rmtree
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are 
 
 Streams = Callable[[str, list[pa.Table]], Path]
 Pairs = Counter[tuple[int, int]]
+MOST = pd.Timedelta(milliseconds=1200)
 CORES = 2
 MANY_CORES = 4
 ROWS = 200
@@ -127,6 +130,46 @@ def test_pairs_stay_the_same_while_the_table_changes_and_the_query_restarts(
     assert committed(spark, tmp_path) == expected
     assert len(expected) > 10_000
     assert seen >= set(range(5))
+
+
+@pytest.mark.parametrize("routing", [pytest.param("hash", marks=pytest.mark.long), "bucket"])
+def test_results_of_many_streams_stay_the_same_while_the_table_changes(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, balance_folder: Path, routing: str
+) -> None:
+    names = ("a", "b", "c")
+    sides = {name: tables(seed, 8, 10_000 * seed, hot=0.05, rows=60) for seed, name in enumerate(names)}
+    name = begin_query(tmp_path)
+    files = GenerationFiles(balance_folder / name, CORES)
+    for generation in drawn_generations(3):
+        files.write(generation)
+    reach = 0 if routing == "hash" else 1
+    on = " AND ".join(f"{one}.k BETWEEN {other}.k - {reach} AND {other}.k + {reach}" for one, other in ("ab", "bc"))
+    on = "a.k = b.k AND b.k = c.k" if routing == "hash" else on
+    window = wm.time_window("1200 milliseconds", ts="ts")
+    seen: set[int] = set()
+    elsewhere = 0
+    for part in (slice(0, 5), slice(5, 8)):  # a restart in the middle of a reorganisation
+        frames = {own: stream(spark, folder_of(own, some[part])) for own, some in sides.items()}
+        query = run(wm.multijoin(frames, on, window, cores=CORES, routing=routing), tmp_path)  # type: ignore[arg-type]
+        cores = [core for metric in metrics_of(query) for core in metric.cores if core]
+        seen |= {core["generation"] for core in cores}
+        elsewhere += sum(core["given_elsewhere"] for core in cores)
+    found = spark.read.parquet(f"{tmp_path}/pairs").select(*(f"{own}_id" for own in names)).collect()
+    whole = {own: pa.concat_tables(some).to_pandas() for own, some in sides.items()}
+    expected: Counter[tuple[int, ...]] = Counter()
+    partners = [whole["a"], *(whole[own].rename(columns=lambda column: f"{column}_") for own in "bc")]
+    for row in partners[0].itertuples():  # the results of each row of a
+        near = [
+            some[(abs(some["k_"] - row.k) <= at * reach) & (abs(some["ts_"] - row.ts) <= MOST)]
+            for at, some in ((1, partners[1]), (2, partners[2]))
+        ]
+        both = near[0].merge(near[1], how="cross", suffixes=("b", "c"))
+        both = both[(abs(both["k_b"] - both["k_c"]) <= reach) & (abs(both["ts_b"] - both["ts_c"]) <= MOST)]
+        expected.update((row.id, b, c) for b, c in zip(both["id_b"], both["id_c"], strict=True))
+    assert Counter(map(tuple, found)) == expected
+    assert len(expected) > 500
+    assert seen >= set(range(4))
+    assert elsewhere > 0
 
 
 def test_tables_hold_when_balance_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,6 +342,23 @@ def test_a_limit_that_is_no_number_of_bytes_is_refused(
             wm.join(stream(spark, folder), stream(spark, folder), CASES["hash"], WINDOW, cores=CORES)
     finally:
         spark.conf.unset("spark.watersmeet.coreBytes")
+    assert not balance_folder.exists()
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_refused(
+    spark: SparkSession, folder_of: Streams, balance_folder: Path
+) -> None:
+    folder = folder_of("left", tables(1, 1, 0))
+    spark.conf.set("spark.watersmeet.decluster", "never")
+    try:
+        with pytest.raises(wm.SpecificationError, match="decluster is 'never'"):
+            wm.join(stream(spark, folder), stream(spark, folder), CASES["hash"], WINDOW, cores=CORES)
+        spark.conf.set("spark.watersmeet.decluster", "False")
+        with patch.object(balancing, "Settings") as chosen:
+            wm.join(stream(spark, folder), stream(spark, folder), CASES["hash"], WINDOW, cores=CORES)
+        assert chosen.call_args.kwargs["decluster"] is False
+    finally:
+        spark.conf.unset("spark.watersmeet.decluster")
     assert not balance_folder.exists()
 
 

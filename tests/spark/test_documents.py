@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import watersmeet as wm
 from documents import Example, examples_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
@@ -32,6 +34,19 @@ def test_document_runs_as_it_stands(
     assert examples
     for example in examples:
         example.run(namespace)
+
+
+def test_the_table_of_options_is_complete() -> None:
+    """What it says of each join is what the join's parameters are."""
+    text = (DOCS / "in-process.md").read_text(encoding="utf-8")
+    heading, _, *rows = (
+        [cell.strip().replace("`", "") for cell in line.split("|")[1:-1]]
+        for line in text[text.index("| | `StreamJoin`") :].split("\n\n")[0].split("\n")
+    )
+    for column, join in enumerate(heading[1:], 1):
+        told = {name for row in rows if row[column] == "yes" for name in row[0].split(", ")}
+        taken = inspect.signature(getattr(wm, join.removeprefix("wm."))).parameters
+        assert told == set(taken) - {"left", "right", "streams"}
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from stand_in import Checkpoint, Query, forget, multi_query, pair_query
 from watersmeet.engine.multiway.plan import MultiPlan, plan_streams
 from watersmeet.spark import earlier
 from watersmeet.spark.core_ids import KEEPER, core_ids
-from watersmeet.spark.identity import FORMAT, Identity, identity_of, join_identity
+from watersmeet.spark.identity import FORMAT, MAY_CHANGE, Identity, identity_of, join_identity
 from watersmeet.spark.multiway.routing import choose_multi_routing
 from watersmeet.spark.multiway.spots import Spot, Spots
 from watersmeet.spark.routing.choose import choose_routing
@@ -245,7 +245,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "window": (
         {"window": wm.time_window(left="3 seconds", right="2 seconds", ts="ts")},
-        "window, left: was 2000000, is 3000000",
+        "window, left: was 2 seconds, is 3 seconds",
     ),
     "kind of window": ({"window": wm.count_window(5)}, "window, kind: was time, is count"),
     "a column's type": ({"left": TYPED}, "columns of left, x: was int64, is double"),
@@ -280,7 +280,7 @@ def test_a_refusal_says_which_part_differs(part: str) -> None:
         query.run(
             {side: schema.empty_table() for side, schema in query.streams.schemas.items()} if query.ts else both(2)
         )
-    assert "only lateness, structure, late and balance may change, and columns may be added" in str(refused.value)
+    assert MAY_CHANGE in str(refused.value)
     for key, saved in manifests(checkpoint).items():
         with pytest.raises(wm.SnapshotError, match=message):
             query.core()._identity.check(saved)

@@ -14,7 +14,8 @@ from watersmeet.spark.schema import ddl
 REPORTED = (
     "core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, window_rows bigint, "
     "state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, busy_seconds double, "
-    "work_seconds double, generation bigint, oldest bigint, newest_bytes string, groups string"
+    "work_seconds double, generation bigint, oldest bigint, newest_bytes string, groups string, "
+    "given_elsewhere bigint"
 )
 
 

@@ -104,6 +104,35 @@ def test_strings_that_do_not_compare_byte_by_byte(spark: SparkSession) -> None:
         wm.join(frame, frame, wm.equal("k"), wm.time_window("1 second", ts="ts"))
 
 
+@pytest.mark.parametrize("cores", ["two", "2", 0, -1, True, 1.5, 10**6])
+def test_cores_of_a_session(cores: object) -> None:
+    with pytest.raises(wm.SpecificationError, match=f"cores={cores!r}"):
+        wm.session(cores=cores)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("memory", [4, "4", "4 g", "0g", "g", ""])
+def test_memory_of_a_session(memory: object) -> None:
+    with pytest.raises(wm.SpecificationError, match="a number and its unit"):
+        wm.session(memory=memory)  # type: ignore[arg-type]
+
+
+def test_a_condition_of_sparks_own(spark: SparkSession) -> None:
+    """It does not tell which stream a name is of."""
+    frame = spark.range(3).selectExpr("timestamp_millis(id) AS ts", "id")
+    with pytest.raises(wm.SpecificationError, match=r'names the streams, such as on="left.x < right.y"'):
+        wm.join(frame, frame, frame.id == frame.id, wm.time_window("1 second", ts="ts"))  # type: ignore[arg-type]
+    with pytest.raises(wm.SpecificationError, match=r'names the streams, such as on="a.x < b.y"'):
+        wm.multijoin({"a": frame, "b": frame}, F.col("id") == 1, wm.time_window("1 second", ts="ts"))  # type: ignore[arg-type]
+
+
+def test_streams_without_names(spark: SparkSession) -> None:
+    frame = spark.range(3).selectExpr("timestamp_millis(id) AS ts", "id")
+    with pytest.raises(
+        wm.SpecificationError, match=r"streams=list\n  allowed: a mapping from names to Spark DataFrames"
+    ):
+        wm.multijoin([frame, frame], "a.id = b.id", wm.time_window("1 second", ts="ts"))  # type: ignore[arg-type]
+
+
 def test_arguments_of_the_wrong_kind(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], "ts timestamp, k long")
     window = wm.time_window("1 second", ts="ts")

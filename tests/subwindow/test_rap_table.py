@@ -63,6 +63,18 @@ def test_a_first_rap_table_recovers_from_a_first_batch_of_one_row() -> None:
     assert table.normalised_mean_absolute_error() < 0.5
 
 
+def test_a_table_is_outgrown_by_what_gathers_in_one_partition_in_however_many_batches() -> None:
+    random = np.random.default_rng(9)
+    before = RapTable(20_000)
+    insert_all(before, np.array_split(random.integers(0, 10**6, 20_000), 100))
+    assert not before.outgrown, "it has cut itself anew while it learned"
+    table = RapTable(20_000, before)
+    insert_all(table, [random.integers(0, 10**6, 10_000), *np.arange(10**6, 10**6 + 900).reshape(9, 100)])
+    assert not table.outgrown, "the last partition has 900 rows more than it should have, which is not yet many"
+    insert_all(table, list(np.arange(10**6 + 900, 10**6 + 1100).reshape(2, 100)))
+    assert table.outgrown
+
+
 @pytest.mark.parametrize("capacity", [1, 2, 7, 64, 1000, 1023])
 @pytest.mark.parametrize("partitions", [1, 2, 8, 37])
 def test_llat_never_needs_more_than_two_entries_per_partition(capacity: int, partitions: int) -> None:

@@ -3,10 +3,10 @@
 from typing import Final
 
 from benchmarks.experiment import Experiment
-from benchmarks.experiments.cluster import communication, delay, growth, memory, skew
+from benchmarks.experiments.cluster import communication, delay, growth, memory, reorganisation, skew
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (skew, memory, growth, delay, communication)
+MODULES: Final = (skew, memory, growth, reorganisation, delay, communication)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

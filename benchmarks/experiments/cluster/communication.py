@@ -6,7 +6,8 @@ served, over the rate; the master serves one after the other. Figure 14: communi
 
 *Sub-groups* (section V-B): with ``n`` sub-groups of cores, each served in its own slot of the distribution epoch ``t``,
 the master buffers at most ``r t / 2 (1 + 1/n)`` rows of a stream of rate ``r``. Here rows arrive at random and the
-largest buffer of many epochs is counted.
+largest buffer of many epochs is counted. In the cluster itself they also shorten the line in which a core waits to be
+served: shown are the time until a core has been served, the delay that follows, and the buffer.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Keys, Load, Step, b_model
+from benchmarks.models.cluster import Cluster, Step
 from benchmarks.models.costs import Costs, measure_costs
+from benchmarks.models.keys import Keys, Load, b_model
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.balance.balancer import Settings
 
@@ -36,6 +38,9 @@ RATE: Final = 20_000.0
 RATES: Final = tuple(float(5_000 * 2**step) for step in range(7))
 DISTRIBUTION_EPOCHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 SUB_GROUPS: Final = (1, 2, 4, 8, 16, 32)
+CLUSTER_OF_GROUPS: Final = 32
+FAST: Final = 640_000.0
+"""A rate at which it matters when a core is served."""
 SLOTS: Final = 64
 """Moments per distribution epoch at which the master's buffer is looked at; all numbers of sub-groups divide it."""
 NEAR: Final = 1.05
@@ -54,7 +59,33 @@ def run(context: Context) -> Result:
     by_epoch = {seconds: _run(costs, THREE, RATE, levels, seconds=seconds) for seconds in DISTRIBUTION_EPOCHS}
     context.progress.step("sub-groups")
     buffers = {groups: largest_buffer(RATE, SECONDS, groups, SEED) for groups in SUB_GROUPS}
-    return _report(fixed, adaptive, by_rate, by_epoch, buffers)
+    grouped = {groups: _run(costs, CLUSTER_OF_GROUPS, FAST, levels, sub_groups=groups) for groups in SUB_GROUPS}
+    result = _report(fixed, adaptive, by_rate, by_epoch, buffers)
+    result.tables.append(_of_sub_groups(grouped))
+    result.runs += [{"sub_groups": n, "cores": CLUSTER_OF_GROUPS, **_figures(steps)} for n, steps in grouped.items()]
+    return result
+
+
+def _of_sub_groups(grouped: dict[int, list[Step]]) -> Table:
+    one = _figures(grouped[1])
+    return Table(
+        f"sub-groups of {CLUSTER_OF_GROUPS} cores, {FAST:,.0f} rows/s per stream",
+        ("sub-groups", "until served, mean (s)", "mean delay (s)", "idle (s per s)", "buffer, to one group"),
+        [
+            (n, its["served"], its["delay"], its["idle"], its["buffered"] / one["buffered"])
+            for n, its in ((n, _figures(steps)) for n, steps in grouped.items())
+        ],
+    )
+
+
+def _figures(steps: list[Step]) -> dict[str, float]:
+    """Return the means over some micro-batches."""
+    return {
+        "served": float(np.mean([step.served.mean() for step in steps])),
+        "delay": float(np.mean([step.delay for step in steps])),
+        "idle": float(np.mean([step.idle.mean() for step in steps])) / SECONDS,
+        "buffered": float(np.mean([step.buffered for step in steps])),
+    }
 
 
 def largest_buffer(rate: float, seconds: float, sub_groups: int, seed: int, epochs: int = 20) -> int:
@@ -71,12 +102,26 @@ def largest_buffer(rate: float, seconds: float, sub_groups: int, seed: int, epoc
 
 
 def _run(
-    costs: Costs, cores: int, rate: float, levels: int, *, seconds: float = SECONDS, decluster: bool = False
+    costs: Costs,
+    cores: int,
+    rate: float,
+    levels: int,
+    *,
+    seconds: float = SECONDS,
+    decluster: bool = False,
+    sub_groups: int = 1,
 ) -> list[Step]:
     """Return the last window of a run."""
     window = round(WINDOW * SECONDS / seconds)
     cluster = Cluster(
-        cores, costs, window, seconds=seconds, epoch=window // 3, settings=Settings(decluster=decluster), seed=SEED
+        cores,
+        costs,
+        window,
+        seconds=seconds,
+        epoch=window // 3,
+        settings=Settings(decluster=decluster),
+        sub_groups=sub_groups,
+        seed=SEED,
     )
     keys = Keys.of(b_model(B, levels), cluster.generations[0])
     return [cluster.step(Load(rate, keys)) for _ in range(round(STEPS * SECONDS / seconds))][-window:]

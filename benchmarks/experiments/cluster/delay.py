@@ -1,9 +1,10 @@
-"""Production delay and processor time: figures 5 to 8 and 13 of the paper on shared-nothing clusters, from our model.
+"""Production delay, processor and idle time: figures 5 to 10 and 13 of the paper on shared-nothing clusters, modelled.
 
 Figures 5 and 6: mean production delay over the rate, for several numbers of cores; it rises sharply where the cores no
 longer keep up. Figures 7 and 8: processor time and delay with and without *fine tuning*. The paper keeps partitions
 small by extendible hashing; so does our structure ``hash``, and without it a row is compared with all stored rows of
-its group. Figure 13: delay over the length of the distribution epoch.
+its group. Figures 9 and 10: idle time and communication without and with it. Figure 13: delay over the length of the
+distribution epoch.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Keys, Load, Step, b_model
+from benchmarks.models.cluster import Cluster, Step
 from benchmarks.models.costs import Costs, measure_costs
+from benchmarks.models.keys import Keys, Load, b_model
 from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table
 from watersmeet.balance.balancer import Settings
 
@@ -82,6 +84,16 @@ def _processor_time(steps: list[Step]) -> float:
     return float(np.mean([step.busy.mean() for step in steps]) / EPOCH_SECONDS)
 
 
+def _idle_time(steps: list[Step]) -> float:
+    """Return the seconds per second in which a core has nothing to do, on average."""
+    return float(np.mean([step.idle.mean() for step in steps]) / EPOCH_SECONDS)
+
+
+def _communication(steps: list[Step]) -> float:
+    """Return the seconds per second that a core spends receiving, on average."""
+    return float(np.mean([step.communication.mean() for step in steps]) / EPOCH_SECONDS)
+
+
 def _report(
     by_cores: dict[int, list[list[Step]]], compared: list[list[Step]], by_epoch: dict[float, list[Step]], rate: float
 ) -> Result:
@@ -128,6 +140,23 @@ def _report(
             ],
         ),
         Figure(
+            "idle_time",
+            "Idle time and communication over the rate, 4 cores (figures 9 and 10)",
+            [
+                Panel(
+                    f"{name} fine tuning",
+                    "rows/s per stream",
+                    "seconds per second and core",
+                    [
+                        Series("idle", rates, [_idle_time(steps) for steps in some]),
+                        Series("communication", rates, [_communication(steps) for steps in some]),
+                    ],
+                    y_log=False,
+                )
+                for name, some in (("without", compared), ("with", tuned))
+            ],
+        ),
+        Figure(
             "delay_epoch",
             "Production delay over the distribution epoch, 3 cores (figure 13)",
             [
@@ -150,6 +179,14 @@ def _report(
                 ("rows/s per stream", *(f"{cores} cores" for cores in CORES), "4, without fine tuning"),
                 rows,
             ),
+            Table(
+                f"{FOUR} cores, seconds per second and core",
+                ("rows/s per stream", "idle", "idle, without fine tuning", "communication"),
+                [
+                    (at, _idle_time(tuned[i]), _idle_time(compared[i]), _communication(tuned[i]))
+                    for i, at in enumerate(rates)
+                ],
+            ),
             Table(f"{THREE} cores, {rate:,.0f} rows/s per stream", ("distribution epoch (s)", "delay (s)"), epochs),
         ],
         figures=figures,
@@ -165,7 +202,7 @@ def _report(
 EXPERIMENT: Final = Experiment(
     "delay",
     Description(
-        purpose="production delay and processor time over rate, cores, fine tuning and distribution epoch",
+        purpose="production delay, processor and idle time over rate, cores, fine tuning and distribution epoch",
         seed=SEED,
         shape="a model: 1M keys by the b-model with b = 0.7, window of 60 s, one master that serves the cores in turn",
         expected="flat delay until the cores no longer keep up, which more cores and fine tuning put off",

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Keys, Load
+from benchmarks.models.cluster import Cluster
 from benchmarks.models.costs import Costs, measure_costs
+from benchmarks.models.keys import Keys, Load
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.balance.balancer import Settings
 

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import ROW_BYTES, Cluster, Keys, Load, Step
+from benchmarks.models.cluster import ROW_BYTES, Cluster, Step
 from benchmarks.models.costs import Costs, measure_costs
+from benchmarks.models.keys import Keys, Load
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.arrays import Float64s
 from watersmeet.balance.balancer import Settings

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.models.cluster import Cluster, Keys, Load, Step, b_model
+from benchmarks.models.cluster import Cluster, Step
 from benchmarks.models.costs import Costs, measure_costs
+from benchmarks.models.keys import Keys, Load, b_model, rate_for
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from watersmeet.arrays import Float64s
 from watersmeet.balance.balancer import Settings
@@ -84,7 +85,7 @@ def _run_course(costs: Costs, probabilities: Float64s, settings: Settings | None
     first = Cluster(CORES, costs, EPOCH, seed=SEED)
     keys = Keys.of(probabilities, first.generations[0])
     drifted = keys.drifted(12_345)
-    rate = _rate_for(costs, keys)
+    rate = rate_for(costs, keys, EPOCH, OCCUPANCY * CORES)
     cluster = Cluster(CORES, costs, EPOCH, epoch=EPOCH, settings=settings, seed=SEED)
     steps = []
     for at in range(END):
@@ -92,14 +93,6 @@ def _run_course(costs: Costs, probabilities: Float64s, settings: Settings | None
             cluster.lose_executor(5)
         steps.append(cluster.step(Load(rate, keys if at < EVENTS["drift"] else drifted)))
     return _Course(steps, rate)
-
-
-def _rate_for(costs: Costs, keys: Keys) -> float:
-    """Return the rate per stream at which cores are half busy on average: a row costs the more, the more it meets."""
-    per_row = costs.probe + costs.store + costs.sent
-    meeting = float((keys.share**2 * keys.meeting).sum()) * EPOCH * costs.pair
-    wanted = OCCUPANCY * CORES / 2
-    return float((-per_row + np.sqrt(per_row**2 + 4 * meeting * wanted)) / (2 * meeting))
 
 
 def _report(courses: dict[tuple[str, str], _Course]) -> Result:

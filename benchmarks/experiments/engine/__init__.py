@@ -4,17 +4,39 @@ from typing import Final
 
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.engine import (
+    bursts,
+    fanout,
+    flowing,
     indexed,
     latency,
+    load,
     lock_step,
+    merge_join,
+    nested_loops,
     ordering,
     scaling,
     selectivity,
     time_windows,
+    visiting,
 )
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (scaling, time_windows, indexed, latency, ordering, selectivity, lock_step)
+MODULES: Final = (
+    scaling,
+    time_windows,
+    merge_join,
+    indexed,
+    nested_loops,
+    latency,
+    visiting,
+    load,
+    fanout,
+    ordering,
+    flowing,
+    bursts,
+    selectivity,
+    lock_step,
+)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

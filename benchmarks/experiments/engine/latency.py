@@ -3,21 +3,23 @@
 *Visiting latency* (SplitJoin, section 6): from the arrival of the later row of a pair to the moment its core finds the
 pair. Rows come in small pushes at a steady pace that every topology can keep. In handshake join a row meets its
 partners as the window moves, so its latency is a part of the window's length; the other two differ in how many hops a
-row takes to its partners. *Stages* (figures 15 and 18) are SplitJoin's: until a core takes a block, while it works on
-it, and until the merged result is there.
+row takes to its partners. Pairs that have not met after the last push count as met then. *End to end* is when the
+caller gets a pair: beside each topology without an order stands the same in outer order, SplitJoin's default, where
+pairs wait for those before them. *Stages* (figures 15 and 18) are SplitJoin's: until a core takes a block, while it
+works on it, and until the merged result is there.
 """
 
 from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 from unittest.mock import patch
 
 import numpy as np
-import pyarrow as pa
 
 from benchmarks.experiment import Context, Experiment
+from benchmarks.experiments.engine.steady import Meetings, feed_steadily
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from benchmarks.rig import Rig
 from watersmeet.engine.topologies import splitjoin
@@ -34,28 +36,10 @@ BLOCK: Final = 16
 PACE: Final = 0.1
 VALUES: Final = 2000
 CORES: Final = (2, 4, 8)
+ORDERS: Final[tuple[Literal["outer"] | None, ...]] = (None, "outer")
+WINDOW_KINDS: Final = {"count": None, "time": 1.0}
+"""How far apart rows come, in microseconds, in a window of a fixed time."""
 TOPOLOGIES: Final[tuple[TopologyName, ...]] = ("splitjoin", "low_latency_handshake", "handshake")
-
-
-class Meetings:
-    """When rows were pushed, and how long pairs took to be found."""
-
-    def __init__(self) -> None:
-        self.pushed: dict[int, float] = {}
-        self._found: list[tuple[float, pa.Table]] = []
-
-    def observe(self, pairs: pa.Table) -> None:
-        """Take note of pairs that are found now."""
-        self._found.append((time.perf_counter(), pairs.select(["id", "number"])))
-
-    def latencies(self) -> list[float]:
-        """Return the latency of every pair, in milliseconds."""
-        return [
-            1000 * (moment - self.pushed[later // PUSH])
-            for moment, pairs in self._found
-            for later in np.maximum(np.asarray(pairs.column("id")), np.asarray(pairs.column("number"))).tolist()
-            if later // PUSH in self.pushed
-        ]
 
 
 class TimedCore(JoinCore):
@@ -80,27 +64,24 @@ class TimedSplitJoin(SplitJoin):
 
 def run(context: Context) -> Result:
     """Measure each topology on several cores."""
-    window, pushes = context.size(WINDOW, 1 << 10), context.size(WINDOW // PUSH, 20)
+    window, pushes = context.size(WINDOW, 1 << 10), context.size(2 * WINDOW // PUSH, 10)
     visiting: dict[str, dict[int, float]] = {}
     lines: list[tuple[Cell, ...]] = []
-    stages: list[tuple[Cell, ...]] = []
+    stages: dict[str, list[tuple[Cell, ...]]] = {kind: [] for kind in WINDOW_KINDS}
     for cores in CORES:
         for topology in TOPOLOGIES:
-            context.progress.step(f"{topology}, {cores} cores")
-            meetings = Meetings()
-            rig = Rig(topology, window, cores, BLOCK, SEED, values=VALUES, observe=meetings.observe)
-            _feed(rig, pushes, meetings)
-            each = meetings.latencies()
-            visiting.setdefault(topology, {})[cores] = float(np.mean(each))
-            lines.append(
-                (
-                    topology,
-                    cores,
-                    *(float(figure) for figure in (np.mean(each), *np.quantile(each, [0.5, 0.99]))),
-                    len(each),
-                )
-            )
-        stages.append((cores, *_stages(window, cores, context.size(200, 10))))
+            for order in ORDERS:
+                context.progress.step(f"{topology}, {cores} cores, {order or 'no order'}")
+                meetings = Meetings(PUSH)
+                rig = Rig(topology, window, cores, BLOCK, SEED, order=order, values=VALUES, observe=meetings.observe)
+                _, at_the_end = feed_steadily(rig, PUSH, pushes, PACE, meetings)
+                each, whole = meetings.visiting(), meetings.end_to_end()
+                if order is None:
+                    visiting.setdefault(topology, {})[cores] = float(np.mean(each))
+                figures = (np.mean(each), *np.quantile(each, [0.5, 0.99]), np.mean(whole))
+                lines.append((topology, cores, order or "none", *map(float, figures), len(each), at_the_end))
+        for kind, apart in WINDOW_KINDS.items():
+            stages[kind].append((cores, *_stages(window, cores, context.size(200, 10), apart)))
     goals = [
         Goal(
             f"{cores} cores: visiting latency of {slower} against {faster}",
@@ -116,14 +97,27 @@ def run(context: Context) -> Result:
         tables=[
             Table(
                 f"visiting latency, milliseconds: windows of {window:,} rows, {PUSH} a side every {1000 * PACE:.0f} ms",
-                ("topology", "cores", "mean", "median", "99th percentile", "pairs"),
+                (
+                    "topology",
+                    "cores",
+                    "order",
+                    "mean",
+                    "median",
+                    "99th percentile",
+                    "end to end, mean",
+                    "pairs",
+                    "of them not given before the end",
+                ),
                 lines,
             ),
-            Table(
-                "splitjoin's stages, milliseconds, means",
-                ("cores", "distribution", "execution", "gathering", "whole push"),
-                stages,
-                "in outer order; a push is 4 blocks of each stream",
+            *(
+                Table(
+                    f"splitjoin's stages, windows by {kind}, milliseconds, means",
+                    ("cores", "distribution", "execution", "gathering", "whole push"),
+                    of_kind,
+                    "in outer order; a push is 4 blocks of each stream",
+                )
+                for kind, of_kind in stages.items()
             ),
         ],
         figures=[
@@ -148,19 +142,9 @@ def run(context: Context) -> Result:
     )
 
 
-def _feed(rig: Rig, pushes: int, meetings: Meetings) -> None:
-    rig.feed(PUSH)  # starts the threads
-    begin = time.perf_counter()
-    for number in range(pushes):
-        time.sleep(max(0.0, begin + number * PACE - time.perf_counter()))
-        meetings.pushed[rig.fed // PUSH] = time.perf_counter()
-        rig.feed(PUSH)
-    rig.close()
-
-
-def _stages(window: int, cores: int, pushes: int) -> list[float]:
+def _stages(window: int, cores: int, pushes: int, apart: float | None) -> list[float]:
     """Return the mean milliseconds of distribution, execution, gathering and the whole."""
-    rig = Rig("splitjoin", window, cores, BLOCK, SEED, order="outer", values=VALUES, build=TimedSplitJoin)
+    rig = Rig("splitjoin", window, cores, BLOCK, SEED, apart=apart, order="outer", values=VALUES, build=TimedSplitJoin)
     rig.feed(PUSH)
     found = []
     for _ in range(pushes):
@@ -179,7 +163,7 @@ EXPERIMENT: Final = Experiment(
     Description(
         purpose="how long rows take to meet in SplitJoin and in both handshake joins, and SplitJoin's stages",
         seed=SEED,
-        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 100 ms in blocks of 16",
+        shape="the papers' 2-D band, values to 2,000, windows of 4K rows, 64 rows a side every 100 ms, two windows",
         expected="splitjoin below low_latency_handshake below handshake at 4 and more cores",
     ),
     run,

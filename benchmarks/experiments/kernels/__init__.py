@@ -4,9 +4,13 @@ from typing import Final
 
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.kernels import (
+    ablations,
+    btree,
+    choosing,
     cliffs,
     counting,
     forms,
+    fpga,
     growth,
     insertion,
     memory,
@@ -18,6 +22,21 @@ from benchmarks.experiments.kernels import (
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (insertion, probing, splitters, push, growth, counting, forms, cliffs, predicates, memory)
+MODULES: Final = (
+    insertion,
+    probing,
+    splitters,
+    choosing,
+    btree,
+    ablations,
+    push,
+    growth,
+    counting,
+    forms,
+    fpga,
+    cliffs,
+    predicates,
+    memory,
+)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.data import KEY_RANGE, draw_keys
 from benchmarks.experiment import Context, Experiment
-from benchmarks.report import Cell, Description, Figure, Panel, Result, Series, Table, short_number
+from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table, short_number
 from benchmarks.structures import fill, make, time_insertions, warm_up
 from watersmeet.subwindow.contract import Entries
 from watersmeet.subwindow.rap_table import RapTable
@@ -33,6 +33,7 @@ PAPER_ADJUSTMENTS: Final = 3
 SHAPES: Final = ((1 << 20, 1 << 10), (1 << 20, 1 << 14), (8 << 20, 1 << 16), (1 << 20, 1 << 6))
 """N_Sub and P: the paper's, and last one with few partitions."""
 DISTRIBUTIONS: Final = ("uniform", "normal", "multimodal", "rank_size", "rank_size_narrow", "increasing")
+WORST_SHAPES: Final = ((1 << 20, 1 << 6), (1 << 20, 1 << 10), (1 << 20, 1 << 14))
 TREE_ROWS: Final = 2 << 20
 TREE_BATCH: Final = 1 << 12
 REPETITIONS: Final = 5
@@ -79,6 +80,7 @@ def run(context: Context) -> Result:
         f"converged: from here on the error stays within {WITHIN} times the error at the last adjustment",
         f"noise apart: an error within {WITHIN} times the best one counts as converged too",
     ]
+    result.tables.append(_worst_case(context, result))
     _tree(context, result)
     return result
 
@@ -95,6 +97,40 @@ def _errors(distribution: str, rows: int, partitions: int) -> list[float]:
         table.insert(Entries(keys, np.arange(rows, dtype=np.int32)))
         errors.append(table.normalised_mean_absolute_error())
     return errors
+
+
+def _worst_case(context: Context, result: Result) -> Table:
+    """Adjust to the paper's worst case (figure 4): the same keys each time, nearly all of them below any new splitter.
+
+    The largest key is ``s``, the next ``s / P``, then ``s / P^2`` and so forth: evenly cut, the first partition's range
+    shrinks by a factor P an adjustment, and all others stay nearly empty until it is as narrow as most keys lie.
+    """
+    lines: list[tuple[Cell, ...]] = []
+    for full_rows, partitions in WORST_SHAPES:
+        rows = context.size(full_rows)
+        keys = np.random.default_rng(SEED).integers(0, 2 * partitions, rows)
+        far, largest = 0, KEY_RANGE - 1
+        while largest > 2 * partitions:
+            keys[far] = largest
+            far, largest = far + 1, largest // partitions
+        keys.sort()
+        table = RapTable(rows, None, partitions, np.full(partitions - 1, KEY_RANGE))
+        bound = math.ceil(math.log(KEY_RANGE, partitions))
+        errors = []
+        for _ in range(bound + PAPER_ADJUSTMENTS + 1):
+            table.insert(Entries(keys, np.arange(rows, dtype=np.int32)))
+            errors.append(table.normalised_mean_absolute_error())
+            table = RapTable(rows, table, partitions)
+        ended = next((number for number, error in enumerate(errors) if error < HOPELESS), len(errors))
+        result.runs.append({"worst_case": partitions, "rows": rows, "errors": errors})
+        result.goals.append(Goal(f"worst case, P = {partitions:,}: adjustments", ended, bound, at_least=False))
+        lines.append((partitions, rows, errors[0], ended, bound, errors[bound], errors[-1]))
+    return Table(
+        "the worst case of figure 4, always the same keys",
+        ("P", "rows", "error at first", "ended after", "the paper's bound", "error then", f"{PAPER_ADJUSTMENTS} later"),
+        lines,
+        "ended: after so many adjustments the rows no longer lie in one partition",
+    )
 
 
 def _best_error(distribution: str, rows: int, partitions: int) -> float:
@@ -178,7 +214,8 @@ EXPERIMENT: Final = Experiment(
         seed=SEED,
         shape="N_Sub = 1M and 8M, P = 1K, 16K, 64K as in the paper, and P = 64; splitters first even over 32 bits; "
         "rank_size: 99 % of keys in the lowest 1 % of 32 bits; rank_size_narrow: in the lowest 0.01 %",
-        expected="convergence within 3 adjustments for all but increasing keys; no pairs, nothing is probed",
+        expected="convergence within 3 adjustments for all but increasing keys, in the worst case within log_P 2^32;"
+        " no pairs, nothing is probed",
     ),
     run,
 )

@@ -4,6 +4,7 @@ from typing import Final
 
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.spark import (
+    cluster_delay,
     growth,
     hot_key,
     small_batches,
@@ -11,10 +12,11 @@ from benchmarks.experiments.spark import (
     speed,
     state,
     three_streams,
+    workers,
 )
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (speed, spark_join, growth, small_batches, state, three_streams, hot_key)
+MODULES: Final = (speed, spark_join, growth, small_batches, state, three_streams, hot_key, cluster_delay, workers)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

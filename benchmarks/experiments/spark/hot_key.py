@@ -19,7 +19,7 @@ from benchmarks.experiment import Context, DisagreementError, Experiment, median
 from benchmarks.report import Cell, Description, Figure, Goal, Panel, Result, Series, Table
 from benchmarks.standalone_cluster import StandaloneCluster
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["EXPERIMENT", "enter_cluster"]
 
 SEED: Final = 86
 WORKERS: Final = 2
@@ -110,7 +110,7 @@ def _measure(context: Context, load: _Load) -> dict[str, list[MicroBatch]]:
     measured: dict[str, list[MicroBatch]] = {way: [] for way in WAYS}
     key_range = window if not load.hot else 1 << 31
     with Arena.open(context, seed=SEED, block=small, hot=load.hot, key_range=key_range) as arena:
-        contestants = {way: _enter(arena, way, window) for way in WAYS}
+        contestants = {way: enter_cluster(arena, way, window) for way in WAYS}
         for contestant in contestants.values():
             contestant.take([small] * EPOCH_AND_LEAD + [batch] * -(-window // batch))
         for _ in range(context.size(load.turns, 1)):
@@ -122,7 +122,7 @@ def _measure(context: Context, load: _Load) -> dict[str, list[MicroBatch]]:
     return measured
 
 
-def _enter(arena: Arena, way: str, window: int) -> Contestant:
+def enter_cluster(arena: Arena, way: str, window: int) -> Contestant:
     """Start a cluster and a query on it."""
     cluster = arena.processes.enter_context(StandaloneCluster(arena.folder / f"cluster-{way}", memory="2g"))
     for processor in range(WORKERS):

@@ -24,7 +24,8 @@ quarter of a core's share; the paper cuts inside a core only. The paper leaves a
 supplier, even if all are half busy. Here all must be idle, and so many are left out that the others come to
 ``wanted``, far enough from both thresholds that the next epoch does not reverse it.
 
-A generation that changes nothing is not made. Each decision has its reason in words.
+A generation that changes nothing is not made. Each decision has its reason in words; where a limit of bytes cannot be
+kept, words are all there is.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from typing import Final, Literal
 import numpy as np
 
 from watersmeet.balance.assignment import Assignment, Limits
-from watersmeet.balance.generation import MOST_LIVE, Generation, RoutingTable
+from watersmeet.balance.generation import Generation, RoutingTable
 from watersmeet.balance.loads import Observation, Work, measure_work
 
 __all__ = ["Decision", "Plan", "Settings", "decide", "forget"]
 
-Kind = Literal["cut", "mend", "move", "grow", "shrink", "narrow", "widen", "forget", "wait"]
+Kind = Literal["cut", "mend", "move", "grow", "shrink", "narrow", "widen", "forget", "wait", "full"]
 
 LEAD: Final = 3
 """Micro-batches from a decision until it takes effect: by then every task must have seen the file."""
@@ -119,9 +120,6 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
     newest = table.newest
     if observation.micro_batch < newest.first:
         return Plan(None, (Decision("wait", f"generation {newest.number} is not in effect yet"),))
-    if newest.number + 1 - observation.oldest >= MOST_LIVE:
-        reason = f"rows of {MOST_LIVE - 1} generations are still in the window"
-        return Plan(None, (Decision("wait", reason),))
     work = measure_work(observation, newest, cores)
     if not work.of_parts(newest.parts).any():
         return Plan(None, ())
@@ -135,8 +133,9 @@ def decide(table: RoutingTable, observation: Observation, cores: int, settings: 
             draft.cut_groups()
         draft.move_groups()
         draft.move_bytes()
-    if not draft.decisions:
-        return Plan(None, ())
+        draft.report_full()
+    if all(decision.kind == "full" for decision in draft.decisions):
+        return Plan(None, tuple(draft.decisions))
     generation = replace(
         newest,
         number=newest.number + 1,
@@ -209,9 +208,11 @@ class _Draft(Assignment):
             self._decide("grow", f"{busy} core(s) busy or full, {idle} idle: {len(self.active)} from now on")
         elif idle == len(self.active) and wanted < len(self.active):
             keep = np.argsort(self.work.speed[self.active], kind="stable")[:wanted]
+            fewer = len(self.active) - wanted
             self.active = sorted(np.array(self.active)[keep].tolist())
             self._leave_inactive()
-            self._decide("shrink", f"no core is busy or full for more than {settings.idle:.0%}: {wanted} from now on")
+            reason = f"no core is busy or full for more than {settings.idle:.0%}: {wanted} from now on"
+            self._decide("shrink", f"{reason}, and {fewer} message(s) fewer from every task")
 
     def _leave_inactive(self) -> None:
         """Take groups from cores that are no longer active: a cut group keeps its other owners, others go in turn."""
@@ -309,6 +310,18 @@ class _Draft(Assignment):
             if yielded:
                 reason = f"core {supplier} is to hold {before:.3g} bytes and may hold {most:.3g}"
                 self._decide("move", f"{reason}: it yields {yielded} group(s), and holds {self.held[supplier]:.3g}")
+
+    def report_full(self) -> None:
+        """Say which cores will hold more than the limit nevertheless, and what helps."""
+        limit = self._settings.core_bytes
+        if limit is None:
+            return
+        full = [core for core in self.active if self.held[core] > limit]
+        if full:
+            names, most = ", ".join(map(str, full)), float(self.held[full].max())
+            reason = f"core(s) {names} will hold up to {most:.3g} bytes and may hold {limit:.3g}, and no core has room"
+            mean = float(self.held[self.active].mean())
+            self._decide("full", f"{reason}: cores hold {mean:.3g} on average; more cores or a higher limit would help")
 
     def _yield_bytes(self, supplier: int, enough: float) -> int:
         """Move groups away from a core that holds too much, those with the most bytes first; return how many.

@@ -45,6 +45,8 @@ SEALS_KEPT: Final = 100
 DRAFT: Final = ".draft-"
 ABANDONED_SECONDS: Final = 3600.0
 MOST_DRAFTS: Final = 5
+KEPT: Final = 512
+"""Generations that a process keeps in memory, so that each is read once: more than are live at a time."""
 
 
 class GenerationFiles:
@@ -162,7 +164,7 @@ def _sync(folder: Path) -> None:
             os.close(descriptor)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=KEPT)
 def _read(path: Path) -> Generation:
     """Read a generation, which never changes."""
     try:

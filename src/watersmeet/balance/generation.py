@@ -14,7 +14,7 @@ although stored rows never move.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from watersmeet.arrays import Bools, Int64s
 from watersmeet.kernels.text import mix_hashes
 from watersmeet.spec.errors import SnapshotError
 
-__all__ = ["BUCKET_WIDTHS", "MOST_LIVE", "Generation", "RoutingTable", "first_generation", "groups_for"]
+__all__ = ["BUCKET_WIDTHS", "Generation", "RoutingTable", "first_generation", "groups_for"]
 
 
 FORMAT: Final = 2
@@ -34,8 +34,6 @@ FEWEST_GROUPS: Final = 256
 BUCKET_WIDTHS: Final = 4
 """First width of a bucket, in widths of the band. With wide buckets fewer right rows go to two cores (here one in
 four); narrow ones spread skewed values better."""
-MOST_LIVE: Final = 32
-"""Most generations that new rows may have to probe; a row's set of them travels as the bits of one number."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,13 @@ class Generation:
         own[np.repeat(np.arange(self.groups), self.parts)[self.cores == core]] = True
         return own
 
+    def agrees_with(self, other: Generation) -> Bools:
+        """Tell which groups have the same owners in another generation, in the same order."""
+        same = (self.parts == other.parts) & (self.first_owner == other.first_owner)
+        for group in np.flatnonzero(same & (self.parts > 1)).tolist():
+            same[group] = self.owners[group] == other.owners[group]
+        return np.asarray(same)
+
     def group_of(self, bucket: Int64s) -> Int64s:
         """Return the group of each bucket, or with hash routing of each key."""
         mixed = mix_hashes(np.zeros(len(bucket), np.int64), bucket)
@@ -130,7 +135,6 @@ class RoutingTable:
     def __post_init__(self) -> None:
         numbers = [generation.number for generation in self.generations]
         assert numbers == list(range(self.newest.oldest, self.newest.number + 1)), "a generation is missing"
-        assert len(numbers) <= MOST_LIVE, "a row's generations are bits of one number"
         assert len({generation.groups for generation in self.generations}) == 1, "groups are the same for ever"
 
     @property
@@ -143,10 +147,44 @@ class RoutingTable:
         """The cores that have rows or may get some. All other cores get no envelopes."""
         return np.unique(np.concatenate([generation.cores for generation in self.generations]))
 
+    @cached_property
+    def widths(self) -> dict[int, list[Generation]]:
+        """The generations by the width of their buckets, newest first."""
+        found: dict[int, list[Generation]] = {}
+        for generation in reversed(self.generations):
+            found.setdefault(generation.width, []).append(generation)
+        return found
+
+    @cached_property
+    def steady(self) -> tuple[tuple[Generation, Bools], ...]:
+        """For each width of buckets the last generation that has it, and the groups whose owners all of them agree on.
+
+        So what rows of such groups cost does not depend on how many generations are live.
+        """
+        return tuple(
+            (last, np.logical_and.reduce([last.agrees_with(each) for each in (last, *others)]))
+            for last, *others in self.widths.values()
+        )
+
+    @cached_property
+    def owners(self) -> tuple[Generation, ...]:
+        """For each width of buckets a generation by which a group has all owners that any live one gives it."""
+        return tuple(_merged(generations) for generations in self.widths.values())
+
     @property
     def oldest(self) -> int:
         """The number of the oldest generation whose rows are still probed."""
         return self.newest.oldest
+
+
+def _merged(generations: list[Generation]) -> Generation:
+    """Return a generation by which each group has all owners that any of these gives it; the first is the newest."""
+    newest, *others = generations
+    owners = list(newest.owners)
+    for other in others:
+        for group in np.flatnonzero(~newest.agrees_with(other)).tolist():
+            owners[group] = tuple(dict.fromkeys((*owners[group], *other.owners[group])))
+    return replace(newest, owners=tuple(owners)) if others else newest
 
 
 def groups_for(cores: int) -> int:

@@ -22,6 +22,18 @@ homes of all left rows that it can meet. (With hash routing the band is one key.
 The proof looks at one generation at a time. So generations may differ in everything but the number of groups, also in
 the width of buckets.
 
+**Many streams.** A result has a row of the *centre*, placed like a left row, and rows of other streams, placed like
+right ones. Every row is stored at all its homes under every live *g*, and a centre row knows under which of them its
+home is here. A result is given where its centre row has its home under *m*, the oldest generation by which any of its
+rows came, and nowhere else.
+
+- Once: a centre row has one home under *m*.
+- At all: its rows came while *m* was live, because one that came under *m* was in the window. So each is stored at all
+  its homes under *m*; those of the other streams' rows are the homes of all centre rows that they can meet. There the
+  row that comes last finds the others.
+
+So former owners of a group store its new rows too, until the older ones have expired.
+
 **Cost.** No stored row moves. A row whose group has one owner, the same in all live generations, goes to that core
 alone. If a group is cut into *k* parts, its left rows go to one core each and its right rows to *k*. SplitJoin's rule
 sends both to *k* cores, but stores right rows once instead of *k* times. It cannot be used with buckets: a right row
@@ -33,6 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -40,6 +53,7 @@ import numpy.typing as npt
 
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import Generation, RoutingTable
+from watersmeet.balance.generation_sets import GenerationSets
 from watersmeet.kernels.text import mix_hashes
 
 __all__ = ["Buckets", "Route", "Span", "Turns", "place_left", "place_right"]
@@ -63,9 +77,10 @@ class Route:
     core: int
     rows: Int64s
     stored: Bools | None = None
-    """Which of them it stores (None: all)."""
-    probed: Int64s | None = None
-    """The generations whose right rows each left row probes here: bit *i* is the *i*-th live one (None: all)."""
+    """Which of them have a home here under the newest generation (None: all). A core of a join of two streams stores
+    these alone, one of many streams stores all."""
+    probed: GenerationSets | None = None
+    """The generations under which each left row has its home here (None: all)."""
     group: Int32s | None = None
     """If groups are counted, the group that each row counts for, or ``~group`` for a copy of a row (see
     :mod:`watersmeet.balance.loads`)."""
@@ -93,32 +108,47 @@ class Buckets:
 
     def groups(self, generation: Generation) -> Int64s:
         """Return the group of every row's first bucket."""
-        if generation.number not in self._groups:
-            self._groups[generation.number] = generation.group_of(self.span(generation.width)[0])
-        return self._groups[generation.number]
+        width = generation.width
+        if width not in self._groups:
+            self._groups[width] = generation.group_of(self.span(width)[0])
+        return self._groups[width]
 
 
 def place_left(table: RoutingTable, buckets: Buckets, turns: Turns) -> list[Route]:
     """Return the cores that left rows go to; ``turns`` choose among the owners of a cut group."""
-    homes = [_homes(generation, buckets.groups(generation), turns) for generation in table.generations]
-    newest = homes[-1]
-    moved = np.zeros(len(newest), bool)
-    for home in homes[:-1]:
-        moved |= home != newest
+    once = cache(turns)
+    home = _homes(table.newest, buckets.groups(table.newest), once)
+    moved = np.zeros(len(home), bool)
+    for generation, steady in table.steady:
+        group = buckets.groups(generation)
+        moved |= ~steady[group]
+        if generation is not table.newest:
+            moved |= _homes(generation, group, once) != home
     if not moved.any():
-        return [Route(core, rows) for core, rows in _by_core(newest)]
-    everywhere = (1 << len(homes)) - 1
+        return [Route(core, rows) for core, rows in _by_core(home)]
     stay, move = np.flatnonzero(~moved), np.flatnonzero(moved)
-    row = np.concatenate([stay, *[move] * len(homes)])
-    core = np.concatenate([newest[stay], *(home[move] for home in homes)])
-    bits = np.repeat([everywhere, *(1 << at for at in range(len(homes)))], [len(stay), *[len(move)] * len(homes)])
-    # A moved row may have the same home under several generations: its bits there are combined.
-    order = np.lexsort((row, core))
-    row, core, bits = row[order], core[order], bits[order]
-    begins = np.flatnonzero(np.concatenate([[True], (row[1:] != row[:-1]) | (core[1:] != core[:-1])]))
-    row, core, bits = row[begins], core[begins], np.bitwise_or.reduceat(bits, begins)
-    stored = (bits >> (len(homes) - 1)).astype(bool)
-    return [Route(number, row[some], stored[some], bits[some]) for number, some in _by_core(core)]
+    row, core, sets = _moved(table, buckets, once, move)
+    rows, cores = np.concatenate([stay, row]), np.concatenate([home[stay], core])
+    stored = np.concatenate([np.ones(len(stay), bool), sets.have(0)])
+    probed = GenerationSets.joined([None, sets], [len(stay), len(row)])
+    assert probed is not None, "rows have moved"
+    routes = []
+    for number, some in _by_core(cores):
+        own = probed.keep(some)
+        routes.append(Route(number, rows[some], stored[some], None if own.are_all.all() else own))
+    return routes
+
+
+def _moved(table: RoutingTable, buckets: Buckets, turns: Turns, rows: Int64s) -> tuple[Int64s, Cores, GenerationSets]:
+    """Return each row with each core that is its home under any live generation, and under which generations."""
+    homes = []
+    for generation in table.generations:
+        group = buckets.groups(generation)[rows]
+        homes.append(_homes(generation, group, lambda: turns()[rows]))
+    code = np.concatenate(homes) + np.tile(rows, len(homes)) * MOST_CORES
+    back = np.repeat(np.arange(len(homes))[::-1], len(rows))
+    found, at = np.unique(code, return_inverse=True)
+    return found // MOST_CORES, (found % MOST_CORES).astype(np.uint16), GenerationSets.of(back, at, len(found))
 
 
 def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
@@ -126,22 +156,21 @@ def place_right(table: RoutingTable, buckets: Buckets) -> list[Route]:
     newest = table.newest
     home = newest.first_owner[buckets.groups(newest)]
     single = np.ones(len(home), bool)  # rows with one home, the same under all live generations
-    for generation in table.generations:
+    for generation, steady in table.steady:
         low, high = buckets.span(generation.width)
         if high is not low:
             single &= low == high
-        if generation is not newest or generation.is_cut:
-            group = buckets.groups(generation)
-            single &= (generation.parts[group] == 1) & (generation.first_owner[group] == home)
+        group = buckets.groups(generation)
+        single &= steady[group] & (generation.parts[group] == 1) & (generation.first_owner[group] == home)
     if single.all():
         return [Route(core, rows) for core, rows in _by_core(home)]
     some = np.flatnonzero(~single)
-    wanted = [_copies(generation, buckets.span(generation.width), some) for generation in table.generations]
-    if len(wanted) == 1:
+    wanted = [_copies(owners, buckets.span(owners.width), some) for owners in table.owners]
+    if len(table.generations) == 1:
         copies, kept = wanted[0], None
     else:
         copies = np.unique(np.concatenate(wanted))
-        kept = np.isin(copies, wanted[-1], assume_unique=True)
+        kept = np.isin(copies, _copies(newest, buckets.span(newest.width), some), assume_unique=True)
     alone = np.flatnonzero(single)
     row = np.concatenate([alone, copies // MOST_CORES])
     core = np.concatenate([home[alone], (copies % MOST_CORES).astype(np.uint16)])

@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 
+from watersmeet import __version__
 from watersmeet.cli.demo.in_process import join_in_process
 from watersmeet.cli.demo.market import DEFAULT_ROWS
 from watersmeet.cli.demo.on_spark import join_on_spark
@@ -46,8 +46,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Join streams over sliding windows: on equality, on a band, on any comparison.",
         epilog="Try `watersmeet demo` first. `watersmeet COMMAND --help` says more about a command.",
     )
-    parser.add_argument("--version", action="version", version=f"watersmeet {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.add_argument("--version", action="version", version=f"watersmeet {__version__}")
+    parser.set_defaults(command=lambda _: _help(parser))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     demo = commands.add_parser(
         "demo",
@@ -63,11 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _version() -> str:
-    try:
-        return version("watersmeet")
-    except PackageNotFoundError:  # run from a source tree that was never installed
-        return "(not installed)"
+def _help(parser: argparse.ArgumentParser) -> int:
+    """Show what the commands are; that is what no command asks for."""
+    parser.print_help()
+    return 0
 
 
 def _demo(given: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 A large batch costs less per row than many small ones. Rows are checked and numbered, and late rows are left out, when
 they are pushed. So collecting changes when pairs are found, never which pairs. The time is checked at every push, also
-one without rows.
+one without rows, and at every poll.
 """
 
 from __future__ import annotations

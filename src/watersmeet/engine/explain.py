@@ -51,5 +51,5 @@ def _axis(axis: Axis, *, is_time: bool) -> str:
         if axis.differences.is_band
         else "comparison"
     )
-    exact = "exact" if axis.domain.is_exact else "widened, then verified"
+    exact = "exact" if axis.domain.is_exact else "by a wider range, then verified"
     return f"{kind}: {axis} ({exact})"

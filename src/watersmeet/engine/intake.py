@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -36,6 +37,11 @@ __all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice"]
 Part = TypeVar("Part")
 
 ROWS_PER_SLICE: Final = 1 << 17
+CONVERSIONS: Final = {
+    "list": "rows with pyarrow.Table.from_pylist(rows, schema=schema)",
+    "dict": "columns with pyarrow.table(columns, schema=schema)",
+    "DataFrame": "a pandas frame with pyarrow.Table.from_pandas(frame, schema=schema)",
+}
 
 
 @dataclass(frozen=True)
@@ -211,14 +217,11 @@ class Intake:
             raise SchemaError(
                 f"{stream}={type(table).__name__} was pushed",
                 "a pyarrow.Table or RecordBatch, or None",
-                "convert it, a pandas frame with pyarrow.Table.from_pandas(frame)",
+                f"convert it: {CONVERSIONS.get(type(table).__name__, CONVERSIONS['list'])}, "
+                f"where schema is the one that the join has for {stream}",
             )
         if not table.schema.equals(schema, check_metadata=False):
-            raise SchemaError(
-                f"the {stream} table has columns {_columns(table.schema)}",
-                f"the schema the join was built with: {_columns(schema)}",
-                "select and cast the columns to that schema before the push, or build a new join",
-            )
+            table = _as_nullable(stream, table, schema)
         if table.num_rows == 0:
             return self._nothing[stream]
         batches = table.to_batches()
@@ -275,5 +278,29 @@ def _in_time_order(
     return rows, times
 
 
+def _as_nullable(stream: StreamName, table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table whose columns differ from the schema only in whether they may be null; raise for any other one."""
+    for number, (given, wanted) in enumerate(zip_longest(table.schema, schema), 1):
+        if given is None or wanted is None or (given.name, given.type) != (wanted.name, wanted.type):
+            raise SchemaError(
+                f"the {stream} table has columns {_columns(table.schema)}; column {number} is "
+                f"{'missing' if given is None else _column(given)}",
+                f"the schema the join was built with: {_columns(schema)}",
+                "select and cast the columns to that schema before the push, or build a new join",
+            )
+        nulls = 0 if wanted.nullable else table.column(number - 1).null_count
+        if nulls:
+            raise SchemaError(
+                f"column {wanted.name!r} of the {stream} table has {nulls:,} null(s)",
+                f"the schema the join was built with: {_columns(schema)}",
+                "leave these rows out before the push, or build the join with a schema in which the column may be null",
+            )
+    return pa.Table.from_arrays(table.columns, schema=schema)
+
+
 def _columns(schema: pa.Schema) -> str:
-    return "(" + ", ".join(f"{column.name}: {column.type}" for column in schema) + ")"
+    return f"({', '.join(map(_column, schema))})"
+
+
+def _column(field: pa.Field) -> str:
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"

@@ -19,19 +19,24 @@ calls are refused, and closing does nothing.
 from __future__ import annotations
 
 import os
+import textwrap
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
 from watersmeet.spec.errors import SpecificationError
+from watersmeet.spec.expression import Predicate
 
 __all__ = ["Lifecycle", "in_turn"]
+
+LONGEST_REPR: Final = 100
+"""Characters of the predicate in a join's ``repr``."""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -66,8 +71,10 @@ def in_turn(
                     except BaseException:
                         join._give_up(turn)  # before the next turn begins
                         raise
-            except BaseException:
+            except BaseException as error:
                 join._give_up(turn)  # also if the work was done and only returning was interrupted
+                if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+                    raise error.__cause__ from None  # a compiled function was called, which hides it
                 raise
 
         return call
@@ -80,6 +87,8 @@ class Lifecycle:
 
     _stop: Callable[[], object]
     """Stops all threads; may be called more than once."""
+    _predicate: Predicate | None = None
+    """What is joined on; None while the join is being built."""
 
     def __init__(self) -> None:
         self._finished = False
@@ -89,6 +98,12 @@ class Lifecycle:
         self._turn: _Turn | None = None
         self._process = os.getpid()
         self._under_way: deque[Iterator[pa.Table]] = deque()
+
+    def __repr__(self) -> str:
+        """Return what kind of join this is, on what, and whether rows may still be pushed."""
+        state = "failed" if self._failed else "finished" if self._finished else "open"
+        on = textwrap.shorten(str(self._predicate), LONGEST_REPR, placeholder="…")
+        return f"<{type(self).__name__} on {on}, {state}>"
 
     def close(self) -> None:
         """Stop all threads and discard results that were not taken. A ``with`` statement closes its join at the end."""

@@ -11,7 +11,7 @@ and waited for, comes behind them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -49,6 +49,7 @@ class Pairing:
         order: Order | None,
         form: Form | None,
         fanout: int | None,
+        weights: Sequence[float] | None,
         block_rows: int,
         batch_rows: int | None,
         batch_seconds: float | None,
@@ -62,7 +63,8 @@ class Pairing:
         self._numbers_pushes = self._numbering is not None and order is not None and plan.time is not None
         if self._numbering is not None:
             schema = numbered_schema(plan.schemas["left"], plan.schemas["right"], schema)
-        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, form))
+        shares = None if weights is None else tuple(weights)
+        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares, form))
         self._form = form
         self._flows = False
 
@@ -75,6 +77,11 @@ class Pairing:
         return self._numbering.number_rows if self._numbering is not None and self._numbers_pushes else None
 
     @property
+    def takes_whole_pushes(self) -> bool:
+        """Whether no push may be cut into slices of time: where rows keep their order of arrival on their way."""
+        return self._numbers_pushes and self.topology.meets_later
+
+    @property
     def collects(self) -> bool:
         """Whether rows may wait for a full batch."""
         return self._collector is not None
@@ -85,15 +92,26 @@ class Pairing:
 
     def submit(self, parts: Iterable[Slice]) -> None:
         """Let rows in that arrive; they need not have met when this returns."""
+        self._let_flow(self._collected(parts))
+
+    def _let_flow(self, parts: Iterable[Slice]) -> None:
         self._flows = True
-        deque(drive(self.topology, map(self._numbered, self._collected(parts)), self._let_in), maxlen=0)
+        deque(drive(self.topology, map(self._numbered, parts), self._let_in), maxlen=0)
 
     def _let_in(self, part: Slice) -> tuple[()]:
         self.topology.submit(part)
         return ()
 
     def poll(self) -> list[pa.Table]:
-        """Return the pairs that rows which were submitted have found by now."""
+        """Return the pairs that rows which were submitted have found by now.
+
+        Rows that have waited for a full batch as long as they may are let in first.
+        """
+        if self._collector is not None and self._collector.is_due:
+            self._let_flow(self._collector.take())
+        return self._found()
+
+    def _found(self) -> list[pa.Table]:
         return self._arranged(self.topology.poll(), in_order=self.topology.keeps_order)
 
     def settled(self) -> list[pa.Table]:
@@ -102,7 +120,7 @@ class Pairing:
             return []
         self.topology.settle()
         self._flows = False
-        return self.poll()
+        return self._found()
 
     @property
     def flows(self) -> bool:
@@ -134,8 +152,12 @@ class Pairing:
                 yield from bounded_tables([pa.concat_tables(pairs)])
 
     def still_to_meet(self) -> list[pa.Table]:
-        """Return the pairs of rows that are still on their way to each other."""
-        return self._arranged(self.topology.owed(), in_order=True)  # a topology that owes pairs gives no order
+        """Return the pairs of rows that are still on their way to each other, and those held back for their order."""
+        return self._arranged(self.topology.owed(), in_order=False)
+
+    def finish(self) -> list[pa.Table]:
+        """Return the same when no row is to come any more."""
+        return self._arranged(self.topology.finish(), in_order=False)
 
     def _collected(self, parts: Iterable[Slice]) -> Iterator[Slice]:
         """Yield the slices that are joined now: those given, or those collected."""

@@ -6,7 +6,8 @@ numbers, so of a pair the row with the larger number is the later one. Inside a 
 
 When rows get their numbers. For results in order it is when they are pushed: slices of time and collected batches have
 rows in another order, and the numbers keep that of arrival. In a count window the numbers follow from the arrival,
-which is part of the join. In handshake join it is when rows enter the chain, which is the order in which they move.
+which is part of the join. In handshake join it is when rows enter the chain, which is the order in which they move; so
+where its results have an order, a push is not cut into slices of time, and rows enter as they arrived.
 """
 
 from __future__ import annotations

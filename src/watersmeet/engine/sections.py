@@ -17,9 +17,11 @@ from typing import Final
 from watersmeet.engine.arrow_bytes import DAMAGE
 from watersmeet.spec.errors import SnapshotError
 
-__all__ = ["read_sections", "refuse_damaged", "refusing_damage", "write_sections"]
+__all__ = ["MAGICS", "read_sections", "refuse_damaged", "refusing_damage", "write_sections"]
 
 MAGIC_SIZE: Final = 16
+MAGICS: Final = {"StreamJoin": b"watersmeet-state", "MultiStreamJoin": b"watersmeet-multi"}
+"""How a snapshot of each kind of join begins."""
 DIGEST_SIZE: Final = 16
 HEADER: Final = struct.Struct(f"<{MAGIC_SIZE}sH{DIGEST_SIZE}s")
 LENGTH: Final = struct.Struct("<Q")
@@ -43,6 +45,13 @@ def read_sections(magic: bytes, versions: tuple[int, ...], blob: bytes) -> tuple
     if len(blob) < HEADER.size:
         raise refuse_damaged(f"it has {len(blob)} bytes, fewer than its header")
     its_magic, its_version, digest = HEADER.unpack_from(blob)
+    if its_magic != magic and its_magic in MAGICS.values():
+        kinds = {begin: kind for kind, begin in MAGICS.items()}
+        raise SnapshotError(
+            f"this is the snapshot of a {kinds[its_magic]}",
+            f"the bytes that snapshot() of a {kinds[magic]} returned",
+            f"restore it with {kinds[its_magic]}.restore(…)",
+        )
     if its_magic != magic:
         raise refuse_damaged("it does not begin as one")
     if its_version not in versions:

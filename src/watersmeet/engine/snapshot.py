@@ -30,7 +30,7 @@ from watersmeet.engine.saved_state import (
     write_description,
     write_stream,
 )
-from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
+from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.strict_json import Json
@@ -40,7 +40,7 @@ from watersmeet.window.segment import SavedSegment
 
 __all__ = ["Saved", "read_snapshot", "write_snapshot"]
 
-MAGIC: Final = b"watersmeet-state"
+MAGIC: Final = MAGICS["StreamJoin"]
 VERSION: Final = 3
 TEXT_VERSION: Final = 2
 """The last one that kept the predicate as text."""

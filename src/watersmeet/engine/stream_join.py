@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from watersmeet.engine.result import bounded_tables, result_schema
 from watersmeet.engine.saved_state import State
 from watersmeet.engine.sections import refusing_damage
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
-from watersmeet.engine.topologies import TOPOLOGIES
+from watersmeet.engine.topologies.shape import check_shape, fitting_shape, shape_to_json
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.options import (
     How,
@@ -32,8 +32,6 @@ from watersmeet.spec.options import (
     check_schemas,
     check_threads,
     refuse_complete,
-    refuse_fanout,
-    refuse_order,
     refuse_records,
     refuse_result,
 )
@@ -79,7 +77,8 @@ class StreamJoin(Lifecycle):
         ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders the pairs of
         one row by the arrival of their earlier rows. In a push left rows arrive before right ones, unless a count
         window's ``order_by`` gives another order. The order holds from push to push, for any times of the rows and
-        also if pushes are collected. ``wm.relaxed(rows=…, comparisons=…)`` is less precise, which costs less.
+        also if pushes are collected. ``wm.relaxed(rows=…, comparisons=…)`` is less precise, which costs less. In
+        ``handshake`` a pair is held back until none before it can come, about as long as rows take to meet.
     result
         ``"pairs"``, or a form that costs the same however many rows a row meets. ``"count"``: a table of one number,
         how many ``pairs`` there are. ``"ranges"``: records of the sorted rows that one row meets, from ``start`` to
@@ -87,13 +86,15 @@ class StreamJoin(Lifecycle):
     fanout
         For ``splitjoin``, at least 2: the number of cores to which one distributor sends, and from which one merger
         receives. With more cores there are trees of them. The default is 8.
+    weights
+        For ``handshake``: a number for each core, the share of each window that it holds. The default is equal shares.
     block_rows
         Rows in one message between threads, for topologies that send messages. With fewer rows pairs are found sooner,
         but each row costs more.
     batch_rows, batch_seconds
         Collect small pushes until there are this many rows, or until the first has waited this long, and join them
         together: that is much cheaper than joining each. The push that completes a batch returns its pairs, or
-        ``finish`` does.
+        ``finish`` does; ``poll`` looks at the time too.
 
     Examples
     --------
@@ -122,6 +123,7 @@ class StreamJoin(Lifecycle):
         order: Order | None = None,
         result: ResultForm = "pairs",
         fanout: int | None = None,
+        weights: Sequence[float] | None = None,
         block_rows: int = 256,
         batch_rows: int | None = None,
         batch_seconds: float | None = None,
@@ -132,13 +134,12 @@ class StreamJoin(Lifecycle):
         check_threads(cores)
         check_options(how=how, topology=topology, structure=structure, late=late, order=order, result=result)
         check_options(fanout=fanout, block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
-        _check_order(order, topology)
         if order is not None and result != "pairs":
             raise refuse_result(result, order)
-        if fanout is not None and (fanout == 1 or not TOPOLOGIES[topology].has_trees):
-            raise refuse_fanout(fanout, topology)
+        check_shape(topology, cores, fanout=fanout, weights=weights)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
+        self._predicate = self._plan.predicate
         self._options: dict[str, Any] = {
             "how": how,
             "topology": topology,
@@ -149,8 +150,7 @@ class StreamJoin(Lifecycle):
             "batch_rows": batch_rows,
             "batch_seconds": batch_seconds,
         }
-        if fanout is not None:
-            self._options["fanout"] = fanout
+        self._options |= shape_to_json(fanout=fanout, weights=weights)
         if result != "pairs":
             self._options["result"] = result
         self._order: Order | None = order
@@ -166,6 +166,7 @@ class StreamJoin(Lifecycle):
             order=order,
             form=self._form,
             fanout=fanout,
+            weights=weights,
             block_rows=block_rows,
             batch_rows=batch_rows,
             batch_seconds=batch_seconds,
@@ -193,7 +194,7 @@ class StreamJoin(Lifecycle):
         ``push``, ``finish`` and ``snapshot`` are refused.
         """
         self._check_open("push()")
-        accepted = self._intake.accept_pair(left, right)
+        accepted = self._intake.accept_pair(left, right, whole=self._pairing.takes_whole_pushes)
         self._changing()
         self._intake.progress = accepted.progress
         rest = self._rest()
@@ -295,7 +296,7 @@ class StreamJoin(Lifecycle):
         self._check_open("finish()")
         self._changing()
         self._join_waiting()
-        pairs = self._delivered([] if self._finished else self._pairing.still_to_meet())
+        pairs = self._delivered([] if self._finished else self._pairing.finish())
         self._finished = True
         self._stop()
         return pairs
@@ -368,14 +369,10 @@ class StreamJoin(Lifecycle):
         if cores is not None:
             check_threads(cores)
         saved = read_snapshot(blob)
-        if topology is not None:
-            _check_order(saved.state.options.get("order"), topology)
         with refusing_damage():
             options = {**saved.state.options, **changed}
             options["order"] = order_from_json(options.get("order"))
-            if not TOPOLOGIES[options["topology"]].has_trees:
-                options.pop("fanout", None)
-            return cls._restored(saved, options)
+            return cls._restored(saved, fitting_shape(options, changed))
 
     @classmethod
     def _restored(cls, saved: Saved, options: dict[str, Any]) -> Self:
@@ -393,8 +390,3 @@ class StreamJoin(Lifecycle):
         join._owed = saved.owed if join._form is None else join._form.restore(saved.owed)
         join._pairing.load(saved.segments)
         return join
-
-
-def _check_order(order: object, topology: TopologyName) -> None:
-    if order is not None and TOPOLOGIES[topology].meets_later:
-        raise refuse_order(order, topology)

@@ -71,7 +71,7 @@ def count_flags_before(flags: Int64s) -> tuple[Int16s, Int32s, Int64s]:
     stretches = (blocks >> (STRETCH - BLOCK)) + 1
     in_block = np.zeros(len(flags), np.int16)
     in_stretch = np.zeros(stretches * FAN, np.int32)
-    before = np.zeros(stretches, np.int64)
+    before = np.zeros((stretches + 15) & ~15, np.int64)
     total = 0
     stretch_began = 0
     for b in range(blocks):
@@ -108,8 +108,9 @@ def _clear(flags: Int64s, in_block: Int16s, in_stretch: Int32s, before: Int64s, 
     own = np.uint64((at >> BLOCK) & (FAN - 1))
     for b in range(np.uint64(FAN)):
         in_stretch[block + b] -= np.int32(b > own)
-    for s in range((at >> STRETCH) + 1, len(before)):
-        before[s] -= 1
+    own = np.uint64(at >> STRETCH)
+    for s in range(np.uint64(len(before))):
+        before[s] -= np.int64(s > own)
 
 
 @kernel

@@ -11,7 +11,8 @@ in which the query waited for the next micro-batch. All other time of a micro-ba
 not count. So the busiest core of a query that never waits is fully busy, and such a query never gets fewer cores. A
 core that is left out gets no rows. One window later it has no rows of its own, and gets no heartbeats either.
 
-``spark.watersmeet.coreBytes`` limits the bytes that a core holds.
+``spark.watersmeet.coreBytes`` limits the bytes that a core holds. With ``spark.watersmeet.decluster`` at ``false`` no
+core is left out, however little there is to do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
@@ -39,10 +40,11 @@ from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import RoutingTable
 from watersmeet.balance.loads import CoreLoad, GroupReport, Held, LoadMeter
 from watersmeet.spark.output import Report
-from watersmeet.spark.session import bytes_setting
+from watersmeet.spark.routing.contract import Routing
+from watersmeet.spark.session import bytes_setting, flag_setting
 from watersmeet.spark.tables import Tables
 
-__all__ = ["METRICS", "balance_queries", "folder_of_tables"]
+__all__ = ["METRICS", "folder_of_tables", "tables_of"]
 
 METRICS: Final = "watersmeet"
 """Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
@@ -51,6 +53,8 @@ FOLDER: Final = "spark.watersmeet.balanceDir"
 checkpoints."""
 CORE_BYTES: Final = "spark.watersmeet.coreBytes"
 """Setting of a session: bytes of state that a core may hold before its groups go to others."""
+DECLUSTER: Final = "spark.watersmeet.decluster"
+"""Setting of a session: whether cores are left out while there is little to do; ``true`` when not given."""
 CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 EPOCH: Final = 10
 """Micro-batches in a reorganisation epoch."""
@@ -62,12 +66,31 @@ _log = logging.getLogger(__name__)
 _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 
 
-def balance_queries(
+def tables_of(
+    spark: SparkSession,
+    digest: str,
+    routing: Routing[Any],
+    core_ids: tuple[int, ...],
+    *,
+    balances: bool,
+    is_streaming: bool,
+) -> Tables:
+    """Return the routing tables of a join; if they change, all its queries are balanced from now on."""
+    cores = len(core_ids)
+    folder = folder_of_tables(spark) if is_streaming and routing.has_groups and cores > 1 else None
+    tables = Tables(cores, folder, balances=folder is not None and balances)
+    if tables.balances:
+        _balance_queries(spark, digest, tables, core_ids, has_buckets=routing.has_buckets)
+    return tables
+
+
+def _balance_queries(
     spark: SparkSession, digest: str, tables: Tables, core_ids: tuple[int, ...], *, has_buckets: bool
 ) -> None:
     """Balance all queries of a join from now on."""
     limit = bytes_setting(spark, CORE_BYTES, example=1 << 30)
-    settings = Settings(core_bytes=limit, has_buckets=has_buckets)
+    declusters = flag_setting(spark, DECLUSTER)
+    settings = Settings(core_bytes=limit, decluster=declusters, has_buckets=has_buckets)
     if spark not in _listeners:
         _listeners[spark] = _Listener()
         spark.streams.addListener(_listeners[spark])
@@ -182,7 +205,8 @@ class _Query:
             self._files.write(plan.generation)
         start = "later" if plan.generation is None else f"from micro-batch {plan.generation.first}"
         for decision in plan.decisions:
-            _log.info("query %s, %s: %s: %s", self._name, start, decision.kind, decision.reason)
+            level = logging.WARNING if decision.kind == "full" else logging.INFO
+            _log.log(level, "query %s, %s: %s: %s", self._name, start, decision.kind, decision.reason)
 
     def _load(self, report: Report) -> CoreLoad:
         assert report.groups is not None, "a core that has worked has counted groups"
@@ -190,7 +214,7 @@ class _Query:
         return CoreLoad(
             self._number[report.core],
             report.rows_in,
-            report.pairs,
+            report.pairs + report.given_elsewhere,
             report.work_seconds,  # what depends on the rows; the rest of a core's time is the same for all
             Held(report.state_bytes, newest["left"], newest["right"]),
             GroupReport.parse(report.groups),

@@ -41,6 +41,7 @@ from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import DecodedRuns, Found
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
+from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.admission import is_late, late_error, times_of
@@ -82,9 +83,14 @@ class CoreProcessor(StatefulProcessor):
     """The generations of the current micro-batch."""
     groups: GroupCounter
     """Rows and pairs of the current micro-batch by group, if groups are counted."""
+    given_elsewhere: int = 0
+    """Results of the current micro-batch that this core found and another core gives."""
 
-    def __init__(self, streams: Streams, identity: Identity, *, cache_bytes: int, fail_on_late: bool) -> None:
+    def __init__(
+        self, streams: Streams, identity: Identity, tables: Tables, *, cache_bytes: int, fail_on_late: bool
+    ) -> None:
         self._streams = streams
+        self._tables = tables
         self._identity = identity
         self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
@@ -131,7 +137,7 @@ class CoreProcessor(StatefulProcessor):
         watermark = self._watermark(timerValues)
         arrived, counted, counts = self._arrived(rows, watermark)
         self.live = _agreed(counts.live, manifest)
-        self.groups = GroupCounter()
+        self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
         pairs = 0
         for results in bounded_tables(self.join(manifest, arrived, found)):
@@ -153,6 +159,7 @@ class CoreProcessor(StatefulProcessor):
             self._held(core, manifest),
             rows_in=counts.rows_in,
             pairs=pairs,
+            given_elsewhere=self.given_elsewhere,
             late_rows=counts.late_rows,
             null_rows=counts.null_rows,
             runs_remembered=found.remembered,
@@ -203,21 +210,17 @@ class CoreProcessor(StatefulProcessor):
             runs=len(runs),
             generation=self.live.newest,
             oldest=min((run.generation for run in runs), default=self.live.newest),
-            newest_bytes=json.dumps(self._newest_bytes(manifest)),
+            newest_bytes=json.dumps(self.newest_bytes(manifest)),
         )
 
-    def reasons(self) -> tuple[str, ...]:
-        """Return the reasons for the newest generation."""
-        return ()
-
     def _decisions(self) -> list[str]:
-        """Return the first reasons, and the number of all others."""
-        reasons = self.reasons()
+        """Return the first reasons for the newest generation, and the number of all others."""
+        reasons = self._tables.reasons(self.live.newest)
         more = len(reasons) - DECISIONS_SHOWN
         return [*reasons[:DECISIONS_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
-    def _newest_bytes(self, manifest: Manifest) -> dict[StreamName, int]:
-        """Return how many bytes of each stream were stored by the newest generation."""
+    def newest_bytes(self, manifest: Manifest) -> dict[StreamName, int]:
+        """Return how many bytes of each side were stored by the newest generation."""
         return {
             stream: sum(run.nbytes for run in runs if run.generation == self.live.newest)
             for stream, runs in manifest.runs.items()

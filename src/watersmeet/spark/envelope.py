@@ -27,6 +27,7 @@ from pyspark import TaskContext
 
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.balance.generation import RoutingTable
+from watersmeet.balance.generation_sets import GenerationSets
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
 from watersmeet.spark.core_ids import KEEPER
@@ -73,6 +74,8 @@ count window has had; ``generation`` and ``oldest`` are the newest and the oldes
 routed."""
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
+PROBED: Final = "probed "
+"""Label of the hidden columns that say which generations a row probes."""
 BLOB_BYTES: Final = 1 << 20
 """Size of a blob: for larger ones the JVM would allocate separate memory and clear it first."""
 ROWS_AT_ONCE: Final = 1 << 20
@@ -85,14 +88,14 @@ ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Rows of one stream that one core gets; ``stored`` tells which it keeps (None: all)."""
+    """Rows of one stream that one core gets; ``stored`` tells which have a home here (None: all)."""
 
     rows: pa.RecordBatch
     stored: Bools | None = None
     counts: Counts | None = None
     """In a count window: the rows' arrivals."""
-    probed: Int64s | None = None
-    """The generations that each left row probes, as bits; None: all."""
+    probed: GenerationSets | None = None
+    """The generations under which each left row has its home here; None: all."""
     group: Int32s | None = None
     """If groups are counted: the group that each row counts for."""
     times: Int64s | None = None
@@ -104,7 +107,7 @@ class Envelope:
             keep_rows(self.rows, mask),
             _kept(self.stored, mask),
             None if self.counts is None else {name: own[mask] for name, own in self.counts.items()},
-            _kept(self.probed, mask),
+            None if self.probed is None else self.probed.keep(mask),
             _kept(self.group, mask),
             _kept(self.times, mask),
         )
@@ -122,7 +125,7 @@ def together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
         one_batch(pa.Table.from_batches([envelope.rows for envelope in envelopes])),
         _filled([envelope.stored for envelope in envelopes], sizes, 1),
         {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
-        _filled([envelope.probed for envelope in envelopes], sizes, -1),
+        GenerationSets.joined([envelope.probed for envelope in envelopes], sizes),
         _filled([envelope.group for envelope in envelopes], sizes, 0),
     )
 
@@ -235,9 +238,10 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
-    known = {"stored": envelope.stored, "probed": envelope.probed, "group": envelope.group}
+    known = {"stored": envelope.stored, "group": envelope.group}
     hidden = {name: values for name, values in known.items() if values is not None}
-    return to_blobs(add_hidden(envelope.rows, hidden | labelled(COUNT, envelope.counts or {})))
+    probed = {} if envelope.probed is None else labelled(PROBED, envelope.probed.columns())
+    return to_blobs(add_hidden(envelope.rows, hidden | probed | labelled(COUNT, envelope.counts or {})))
 
 
 def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
@@ -246,7 +250,8 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     check_rows(whole)
     rows, hidden = split_hidden(whole, schema)
     counts = unlabelled(COUNT, hidden) or None
-    return Envelope(rows, hidden.get("stored"), counts, hidden.get("probed"), hidden.get("group"))
+    probed = GenerationSets.from_columns(unlabelled(PROBED, hidden))
+    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"))
 
 
 def _heartbeats(core_ids: tuple[int, ...], stream: StreamName, nulls: int, table: RoutingTable) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ import pyarrow as pa
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.spark.earlier import EARLIER_FORMAT, earlier_digest
 from watersmeet.spark.routing.contract import Routing
+from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SnapshotError, WatersmeetError
 from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, schema_to_json, window_to_json
@@ -42,7 +44,10 @@ VERSION: Final = 1
 PREDICATE: Final = "predicate"
 COLUMNS: Final = "columns"
 DIGEST_BYTES: Final = 16
-MAY_CHANGE: Final = "lateness, structure, late and balance may change, and columns may be added"
+WINDOW: Final = "window"
+MAY_CHANGE: Final = (
+    "lateness, structure, late, balance and the session's spark.watersmeet.… may change, and columns may be added"
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def identity_of(
         {
             "version": VERSION,
             PREDICATE: predicate_to_json(predicate),
-            "window": {name: value for name, value in window_to_json(window).items() if name != "lateness"},
+            WINDOW: {name: value for name, value in window_to_json(window).items() if name != "lateness"},
             COLUMNS: {
                 stream: {name: kind for name, kind, _ in schema_to_json(schema)} for stream, schema in schemas.items()
             },
@@ -141,6 +146,8 @@ def _differences(was: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[s
             streams = tuple(now[COLUMNS])
             if was.get(part) != now[part]:
                 yield f"predicate: was {_text(was.get(part), streams)}, is {_text(now[part], streams)}"
+        elif part == WINDOW:
+            yield from _unequal(part, _with_units(was.get(part)), _with_units(now.get(part)))
         else:
             yield from _unequal(part, was.get(part), now.get(part))
 
@@ -152,6 +159,20 @@ def _unequal(name: str, was: Json, now: Json) -> Iterator[str]:
             yield from _unequal(f"{name}, {entry}", was.get(entry), now.get(entry))
     elif was != now:
         yield f"{name}: was {_readable(was)}, is {_readable(now)}"
+
+
+def _with_units(window: Json) -> Json:
+    """Return the saved form of a window with its durations, which are in microseconds, as text."""
+    if not isinstance(window, dict) or window.get("kind") != "time":
+        return window
+
+    def text(value: Json) -> Json:
+        return format_duration(timedelta(microseconds=value)) if type(value) is int and 0 <= value < 2**63 else value
+
+    return {
+        name: {stream: text(own) for stream, own in value.items()} if isinstance(value, dict) else text(value)
+        for name, value in window.items()
+    }
 
 
 def _readable(value: Json) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.result import result_schema
-from watersmeet.spark.balancing import balance_queries, folder_of_tables
+from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
@@ -13,7 +13,6 @@ from watersmeet.spark.routing.choose import RoutingName, choose_routing
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
-from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.options import Balance, How, Late, Structure, check_join, check_options
 from watersmeet.spec.sql import parse_predicate
@@ -92,10 +91,7 @@ def join(
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
     identity = join_identity(plan, spread, ids, partitions_of(spark))
-    folder = folder_of_tables(spark) if left.isStreaming and spread.has_groups and len(ids) > 1 else None
-    tables = Tables(len(ids), folder, balances=folder is not None and balance == "auto")
-    if tables.balances:
-        balance_queries(spark, identity.digest, tables, ids, has_buckets=spread.has_buckets)
+    tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
     processor = JoinProcessor(
         plan,
         identity,

@@ -62,9 +62,11 @@ class Report:
     oldest: int = _column("bigint")
     """The oldest one that it has rows of."""
     newest_bytes: str | None = _column("string")
-    """As JSON: how many bytes of each stream were stored by the newest generation."""
+    """As JSON: how many bytes of each side were stored by the newest generation; of many streams the centre is left."""
     groups: str | None = _column("string")
     """What :class:`~watersmeet.balance.loads.GroupReport` reads."""
+    given_elsewhere: int = _column("bigint")
+    """Results that it found and another core gives, because owners of groups have changed."""
 
     @classmethod
     def read(cls, shown: Mapping[str, Any]) -> Self:
@@ -73,7 +75,7 @@ class Report:
 
     @property
     def bytes_by_newest(self) -> dict[StreamName, int]:
-        """How many bytes of each stream were stored by the newest generation."""
+        """How many bytes of each side were stored by the newest generation."""
         found: dict[StreamName, int] = json.loads(self.newest_bytes or "{}")
         return found
 

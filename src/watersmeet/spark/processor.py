@@ -45,9 +45,8 @@ class JoinProcessor(CoreProcessor):
         tables: Tables,
         result: pa.Schema,
     ) -> None:
-        super().__init__(plan, identity, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
-        self._tables = tables
         self._result = result
         self._windows: dict[StreamName, StreamWindow] = {}
 
@@ -79,21 +78,24 @@ class JoinProcessor(CoreProcessor):
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
     ) -> Iterator[tuple[StreamWindow, Bools | None]]:
-        """Yield a window and the rows that probe it (None: all); a window per generation if rows probe only some."""
+        """Yield a window and the rows that probe it (None: all); a window per generation for rows that probe only some.
+
+        Most rows probe all generations, at once.
+        """
         if arrived.probed is None:
             yield other, None
             return
+        everywhere = arrived.probed.are_all
+        yield other, everywhere
         segments = list(other.segments)
         for generation in sorted({run.generation for run in runs}):
-            window = StreamWindow(self._plan, other.side)
-            window.segments.extend(
-                segment for segment, run in zip(segments, runs, strict=True) if run.generation == generation
-            )
-            yield window, (arrived.probed >> (generation - self.live.oldest) & 1).astype(bool)
-
-    def reasons(self) -> tuple[str, ...]:
-        """Return why the newest generation was made."""
-        return self._tables.reasons(self.live.newest)
+            keep = arrived.probed.have(self.live.newest - generation) & ~everywhere
+            if keep.any():
+                window = StreamWindow(self._plan, other.side)
+                window.segments.extend(
+                    segment for segment, run in zip(segments, runs, strict=True) if run.generation == generation
+                )
+                yield window, keep
 
     def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a side."""

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
+from watersmeet.balance.generation_sets import GenerationSets
 from watersmeet.columns.hidden import (
     Values,
     add_hidden,
@@ -56,6 +57,8 @@ KEY: Final = "key "
 ROW: Final = "row "
 GROUP: Final = "group "
 """Labels of the hidden columns of an index."""
+HOMES: Final = "homes "
+"""Label of the hidden columns that say under which generations rows have their home on their core."""
 
 
 @dataclass(slots=True)
@@ -77,11 +80,15 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a run: rows, in a count window arrival numbers by name, and in the cache indexes by name."""
+    """The content of a run: rows, in a count window arrival numbers by name, and in the cache indexes by name.
+
+    ``homes`` are the generations under which rows of many streams have their home here; None: all.
+    """
 
     rows: pa.RecordBatch
     numbers: Mapping[str, Int64s]
     indexes: Mapping[str, Index] = field(default_factory=dict)
+    homes: GenerationSets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +275,8 @@ def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _with_numbers(content: Content) -> pa.RecordBatch:
-    return add_hidden(content.rows, labelled(COUNT, content.numbers))
+    homes = {} if content.homes is None else labelled(HOMES, content.homes.columns())
+    return add_hidden(content.rows, labelled(COUNT, content.numbers) | homes)
 
 
 def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any] | None = None) -> Content:
@@ -278,7 +286,7 @@ def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any]
         name: Index(_choice(saved), Entries(hidden[KEY + name], hidden[ROW + name], hidden.get(GROUP + name)))
         for name, saved in (choices or {}).items()
     }
-    return Content(own, unlabelled(COUNT, hidden), indexes)
+    return Content(own, unlabelled(COUNT, hidden), indexes, GenerationSets.from_columns(unlabelled(HOMES, hidden)))
 
 
 def _choice(saved: Mapping[str, Any]) -> Choice:

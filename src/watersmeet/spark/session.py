@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -16,10 +17,11 @@ from watersmeet.spark.java import find_java
 from watersmeet.spark.workers import check_workers
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.options import check_threads
 from watersmeet.spec.typing import Schemas
 from watersmeet.spec.zones import comparison_by_zone
 
-__all__ = ["bytes_setting", "check_session", "check_time_zone", "is_case_sensitive", "session"]
+__all__ = ["bytes_setting", "check_session", "check_time_zone", "flag_setting", "is_case_sensitive", "session"]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -49,6 +51,12 @@ def session(
     more
         Further settings of Spark.
     """
+    if cores is not None:
+        check_threads(cores)
+    if not (isinstance(memory, str) and re.fullmatch(r"[1-9]\d*[kmgt]b?", memory, re.IGNORECASE)):
+        raise SpecificationError(
+            f"memory={memory!r}", "a number and its unit, k, m, g or t", 'give for example memory="4g"'
+        )
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run in this environment, not in the machine's
     threads = cores or os.cpu_count() or 1
@@ -85,7 +93,7 @@ def check_session(spark: SparkSession) -> None:
 
 def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas) -> None:
     """Raise if the session's time zone would give the predicate another meaning than UTC, in which joins compute."""
-    # Spark Connect checks a default as it does a value, and no zone is called "": this one always has a value of its own.
+    # Spark Connect checks a default like a value, and no zone is called "": this one always has a value of its own.
     zone = spark.conf.get("spark.sql.session.timeZone") or ""
     comparison = None if zone.upper() in UTC_NAMES else comparison_by_zone(predicate, schemas)
     if comparison is not None:
@@ -99,6 +107,16 @@ def check_time_zone(spark: SparkSession, predicate: Predicate, schemas: Schemas)
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Return whether the session distinguishes names that differ only in case; by default it does not."""
     return (spark.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
+
+
+def flag_setting(spark: SparkSession, name: str) -> bool:
+    """Return a setting that is ``true`` or ``false``; ``true`` when not given."""
+    given = str(spark.conf.get(name, None) or "true").lower()
+    if given not in ("true", "false"):
+        raise SpecificationError(
+            f"{name} is {given!r}", "true or false", f'spark.conf.set("{name}", "false"), or leave it unset'
+        )
+    return given == "true"
 
 
 def bytes_setting(spark: SparkSession, name: str, *, example: int) -> int | None:

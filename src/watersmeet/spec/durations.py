@@ -20,6 +20,16 @@ MICROSECONDS: Final[dict[str, int]] = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
+ABBREVIATIONS: Final[dict[str, str]] = {
+    **dict.fromkeys(("us", "µs", "usec", "usecs", "micro", "micros"), "microseconds"),
+    **dict.fromkeys(("ms", "msec", "msecs", "milli", "millis"), "milliseconds"),
+    **dict.fromkeys(("s", "sec", "secs"), "seconds"),
+    **dict.fromkeys(("m", "min", "mins"), "minutes"),
+    **dict.fromkeys(("h", "hr", "hrs"), "hours"),
+    "d": "days",
+    "w": "weeks",
+}
+"""What users write for units; an error spells them out."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 
 
@@ -42,8 +52,9 @@ def parse_duration(given: str | timedelta) -> timedelta:
                 pass
     raise SpecificationError(
         f"the duration {given!r}",
-        "a datetime.timedelta, or numbers with units from microseconds to weeks (a month has no fixed length)",
-        'write for example "10 minutes", "250 milliseconds" or "1 hour 30 minutes"',
+        "a datetime.timedelta, or numbers with units in full: microseconds, milliseconds, seconds, minutes, hours, "
+        "days, weeks (a month has no fixed length)",
+        _spelt_out(given) or 'write for example "10 minutes", "250 milliseconds" or "1 hour 30 minutes"',
     )
 
 
@@ -58,6 +69,17 @@ def format_duration(duration: timedelta) -> str:
         if count:
             parts.append(f"{count} {unit}{'s' if count != 1 else ''}")
     return " ".join(parts) or "0 seconds"
+
+
+def _spelt_out(given: object) -> str:
+    """Return how a duration with abbreviated units is written in full, or nothing if that is no duration either."""
+    if not isinstance(given, str):
+        return ""
+    parts = [
+        (number, unit.lower()) for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([a-zµ]+)", given, re.IGNORECASE)
+    ]
+    text = " ".join(f"{number} {ABBREVIATIONS.get(unit, unit)}" for number, unit in parts)
+    return f'write "{text}"' if parts and _microseconds(text) is not None else ""
 
 
 def _microseconds(text: str) -> int | None:

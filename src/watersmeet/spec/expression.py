@@ -1,8 +1,9 @@
 """The join predicate as a value: a tree of frozen, hashable nodes.
 
 A predicate can be written with the functions of :mod:`watersmeet.spec.predicates` or as Spark SQL text. Both give these
-nodes, and *equal* nodes if they mean the same: ``BETWEEN`` is two comparisons, ``IN`` is a disjunction of equalities,
-nested ``AND`` and ``OR`` are flattened. So all other code deals with one form only.
+nodes, and *equal* nodes if they mean the same: ``BETWEEN`` is two comparisons, nested ``AND`` and ``OR`` are flattened.
+So all other code deals with one form only. ``IN`` stays what it is until a plan is made
+(:mod:`watersmeet.spec.membership`), because what it means depends on types.
 
 A tree has no types. They come from the schemas (see :mod:`watersmeet.spec.typing`).
 """
@@ -31,6 +32,7 @@ __all__ = [
     "IsNull",
     "Negative",
     "Not",
+    "OneOf",
     "Or",
     "Predicate",
     "Same",
@@ -235,6 +237,20 @@ class Same(Predicate):
 
     def __str__(self) -> str:
         return f"{_operand(self.left)} <=> {_operand(self.right)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Predicate):
+    """``value IN (options)``, at least two of them: true if the value equals one, all compared as one type."""
+
+    value: Expression
+    options: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.value, *self.options
+
+    def __str__(self) -> str:
+        return f"{_operand(self.value)} IN ({', '.join(map(_operand, self.options))})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.spec.expression import Column, Predicate, StreamName, with_columns
 
-__all__ = ["resolve_columns", "resolve_name"]
+__all__ = ["resolve_columns", "resolve_name", "where_it_is"]
 
 
 def resolve_name(name: str, names: Sequence[str], *, case_sensitive: bool = False) -> str:
@@ -40,3 +40,15 @@ def resolve_columns(
             column.stream, resolve_name(column.name, schemas[column.stream].names, case_sensitive=case_sensitive)
         ),
     )
+
+
+def where_it_is(column: Column, schemas: Mapping[StreamName, pa.Schema]) -> str:
+    """Return what to write for a column that was looked for in the wrong stream, or by its stream's name too."""
+    order = "; functions such as equal take the left stream's column first, then the right's"
+    stream, _, name = column.name.partition(".")
+    if stream.lower() in schemas and name in schemas[stream.lower()].names:
+        return f'write "{name}"{order}'
+    others = [stream for stream, schema in schemas.items() if column.name in schema.names]
+    if not others:
+        return ""
+    return f"the {others[0]} stream has it: write {Column(others[0], column.name)}{order if 'left' in schemas else ''}"

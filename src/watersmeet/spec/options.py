@@ -7,8 +7,8 @@ are made, and by the plan.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
 import pyarrow as pa
@@ -32,11 +32,12 @@ __all__ = [
     "check_options",
     "check_schemas",
     "check_threads",
+    "check_weights",
     "refuse_complete",
     "refuse_fanout",
-    "refuse_order",
     "refuse_records",
     "refuse_result",
+    "refuse_weights",
 ]
 
 How = Literal["inner"]
@@ -59,6 +60,9 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "balance": get_args(Balance),
 }
 """Options that are one of a few; all others are numbers."""
+BESIDE: Final = {"order": "wm.relaxed(rows=…)"}
+"""What an option may be beside its choices."""
+NEXT_STEPS: Final = {"how": "leave how out: outer, semi and anti joins are not supported yet"}
 SECONDS: Final = ("batch_seconds",)
 """Options that are a span of time; all other numbers count something."""
 UNSET: Final = ("batch_rows", "batch_seconds", "fanout")
@@ -73,16 +77,16 @@ def check_options(**given: object) -> None:
             continue
         if name in CHOICES:
             if value not in CHOICES[name]:
-                allowed = ", ".join(map(repr, CHOICES[name]))
-                raise _refused(name, value, allowed, f"leave {name} out, or give one of these")
+                allowed = ", ".join([*map(repr, CHOICES[name]), *([BESIDE[name]] if name in BESIDE else [])])
+                next_step = NEXT_STEPS.get(name, f"leave {name} out, or give one of these")
+                raise _refused(name, value, allowed, next_step)
         elif value is None and name in UNSET:
             continue
         elif name in SECONDS:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (is_number and 0 < value < math.inf):  # type: ignore[operator]
-                raise _refused(name, value, "seconds, more than 0 and finite", f"leave {name} out")
+            if not _is_positive(value):
+                raise _refused(name, value, "seconds, more than 0 and finite", _number_step(name, value, "0.5"))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise _refused(name, value, "a whole number of at least 1", f"leave {name} out")
+            raise _refused(name, value, "a whole number of at least 1", _number_step(name, value, "4"))
 
 
 def check_threads(cores: object) -> None:
@@ -90,15 +94,6 @@ def check_threads(cores: object) -> None:
     check_options(cores=cores)
     if isinstance(cores, int) and cores > MOST_THREADS:
         raise _refused("cores", cores, f"at most {MOST_THREADS}", "give the number of this machine's cores")
-
-
-def refuse_order(order: object, topology: str) -> SpecificationError:
-    """Return the error for an order of pairs that a topology cannot give."""
-    return SpecificationError(
-        f"order={order!r} with topology={topology!r}, whose rows meet long after they arrived",
-        "order=None with this topology; an order with any other",
-        'choose topology="splitjoin" or "panjoin"',
-    )
 
 
 def refuse_result(result: str, order: object) -> SpecificationError:
@@ -131,6 +126,32 @@ def refuse_fanout(fanout: int, topology: str) -> SpecificationError:
     )
 
 
+def refuse_weights(weights: object, topology: str) -> SpecificationError:
+    """Return the error for weights of a topology whose cores hold no segments."""
+    return SpecificationError(
+        f"weights={weights!r} with topology={topology!r}",
+        'weights with topology="handshake", which alone cuts windows into a segment for each core',
+        "leave weights out",
+    )
+
+
+def check_weights(weights: object, cores: int) -> None:
+    """Raise unless ``weights`` are the shares of so many cores."""
+    listed = list(weights) if isinstance(weights, Sequence) and not isinstance(weights, str) else []
+    if len(listed) != cores or not all(_is_positive(weight) for weight in listed):
+        raise _refused(
+            "weights",
+            weights,
+            f"a number for each core (cores={cores}), more than 0 and finite",
+            "leave weights out, and all cores hold equal shares",
+        )
+
+
+def _is_positive(value: object) -> bool:
+    """Return whether a value is a finite number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
 def refuse_complete() -> SpecificationError:
     """Return the error for asking how far a join without an order is complete."""
     return SpecificationError(
@@ -150,7 +171,7 @@ def check_schemas(left: object, right: object) -> None:
 def check_join(on: object, window: object, *, many: bool) -> None:
     """Raise unless ``on`` is a predicate or text, and ``window`` one of two streams, or where ``many`` of more."""
     if not isinstance(on, str | Predicate):
-        raise _refused_type("on", on, "a predicate or Spark SQL text", f"give for example {_example(on)}")
+        raise _refused_type("on", on, "a predicate or Spark SQL text", _predicate_step(on, many=many))
     if isinstance(on, Predicate):
         check_depth(on)
     of_many = isinstance(window, TimeWindows | CountWindows)
@@ -163,10 +184,22 @@ def check_join(on: object, window: object, *, many: bool) -> None:
         )
 
 
-def _example(on: object) -> str:
-    """Return a predicate that the caller may have meant, as an example."""
+def _predicate_step(on: object, *, many: bool) -> str:
+    """Return what to write instead of something that is no predicate."""
+    streams = ("a", "b") if many else ("left", "right")
+    text = f'on="{streams[0]}.x < {streams[1]}.y"'
+    if type(on).__name__ == "Column":  # Spark's, whose own conditions do not tell which stream a name is of
+        return f"write the condition as text that names the streams, such as {text}"
     names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
-    return "on=" + " & ".join(f'wm.equal("{name}")' for name in names) + ', or on="left.x < right.y"'
+    written = [f'"a.{name}", "b.{name}"' if many else f'"{name}"' for name in names]
+    return "give for example on=" + " & ".join(f"wm.equal({columns})" for columns in written) + f", or {text}"
+
+
+def _number_step(name: str, value: object, example: str) -> str:
+    """Return what to do where a number was expected."""
+    if isinstance(value, str) and value.isdecimal() and value.strip("0"):
+        return f"give {name}={value} without quotes"
+    return f"give for example {name}={example}, or leave {name} out"
 
 
 def _refused(name: str, value: object, allowed: str, next_step: str) -> SpecificationError:

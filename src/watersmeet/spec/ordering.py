@@ -23,8 +23,8 @@ class Relaxed:
     comparisons: int | None = None
 
     def __str__(self) -> str:
-        inner = "" if self.comparisons is None else f", and every {self.comparisons:,} stored rows"
-        return f"a star every {self.rows:,} rows{inner}"
+        inner = "" if self.comparisons is None else f"; those of one row to within {self.comparisons:,} of the others"
+        return f"pairs in the order in which their later rows arrived, to within {self.rows:,} rows{inner}"
 
 
 Order = Literal["outer", "inner"] | Relaxed
@@ -36,14 +36,15 @@ def relaxed(rows: int = 1, comparisons: int | None = None) -> Relaxed:
 
     Of two pairs whose later rows arrived at least ``rows`` apart, that of the earlier one comes first. With
     ``comparisons``, of two pairs that one row found, that whose other row arrived first comes first if those arrived at
-    least ``comparisons`` rows of their stream apart. So ``relaxed()`` is ``"outer"``, and ``relaxed(comparisons=1)`` is
-    ``"inner"``; the larger the numbers, the less is there to be sorted, and the later is a pair released.
+    least ``comparisons`` rows of their stream apart; after a restore, only rows that were held then are counted. So
+    ``relaxed()`` is ``"outer"``, and ``relaxed(comparisons=1)`` is ``"inner"``; the larger the numbers, the less is
+    there to be sorted, and the later is a pair released.
 
     Examples
     --------
     >>> import watersmeet as wm
     >>> print(wm.relaxed(rows=100))
-    a star every 100 rows
+    pairs in the order in which their later rows arrived, to within 100 rows
     """
     _check("rows", rows)
     if comparisons is not None:

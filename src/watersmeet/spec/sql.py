@@ -16,7 +16,7 @@ from typing import Final
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 
 from watersmeet.spec.durations import parse_duration
 from watersmeet.spec.errors import SpecificationError
@@ -34,6 +34,7 @@ from watersmeet.spec.expression import (
     FunctionName,
     IsNull,
     Not,
+    OneOf,
     Predicate,
     Same,
     StreamName,
@@ -130,11 +131,17 @@ def parse_predicate(text: str, sides: tuple[StreamName, ...] = ("left", "right")
         tokens = dialect.tokenize(text)
         _check_tokens(tokens, text, sides)
         trees = dialect.parser().parse(tokens, text)
-        if len(trees) != 1 or trees[0] is None:
-            raise _refusal(text, sides, "is not one expression")
-        return _Reader(text, sides).predicate(trees[0])
+        found = [tree for tree in trees if tree is not None]
+        if len(found) != 1:
+            why = f"is {len(found)} conditions, not one" if found else "is empty"
+            raise _refusal(text, sides, why, _condition(sides))
+        if isinstance(found[0], exp.Query):
+            raise _refusal(
+                text, sides, "is a whole query", f"give the condition behind its ON alone; {_condition(sides)}"
+            )
+        return _Reader(text, sides).predicate(found[0])
     except SqlglotError as error:
-        raise _refusal(text, sides, "cannot be parsed: " + str(error).split("\n", maxsplit=1)[0]) from error
+        raise _refusal(text, sides, _misread(error), _condition(sides)) from error
     except UnicodeEncodeError as error:
         raise _refusal(text, sides, "is no Unicode text") from error
     except RecursionError:
@@ -185,7 +192,8 @@ class _Reader:
                 )
             case exp.In() if node.expressions and not node.args.get("query"):
                 value = self.operand(node.this)
-                return disjunction(*(Compare("=", value, self.value(option)) for option in node.expressions))
+                options = tuple(map(self.value, node.expressions))
+                return OneOf(value, options) if len(options) > 1 else Compare("=", value, options[0])
             case exp.NullSafeEQ():
                 return Same(self.operand(node.this), self.operand(node.expression))
             case exp.NullSafeNEQ():
@@ -317,6 +325,27 @@ class _Reader:
             why = "is not deterministic: a pair would match or not from one evaluation to the next"
             next_step = "compute it as a column before the join"
         return _refusal(self.text, self.sides, f"contains `{fragment}`, which {why}", next_step)
+
+
+def _misread(error: SqlglotError) -> str:
+    """Return where and why text cannot be parsed, in words that do not speak of the parser."""
+    if not isinstance(error, ParseError) or not error.errors:
+        return "cannot be read: does a quote or a comment not end?"
+    first = error.errors[0]
+    what = str(first["description"])
+    problem = (
+        f"{what.removeprefix('Expecting ')} is missing"
+        if what.startswith("Expecting ")
+        else "something is missing, or does not belong there"
+    )
+    place = f"at {_shortened(str(first['highlight']))!r} in line {first['line']}, column {first['col']}"
+    return f"cannot be read: {place}, {problem}"
+
+
+def _condition(sides: tuple[StreamName, ...]) -> str:
+    """Return the next step where text is no condition at all."""
+    first, second = sides[:2]
+    return f'write one condition, for example "{first}.x = {second}.y AND {first}.k < {second}.k"'
 
 
 def _refusal(text: str, sides: tuple[StreamName, ...], why: str, next_step: str = "") -> SpecificationError:

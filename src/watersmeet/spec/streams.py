@@ -11,7 +11,17 @@ from watersmeet.spec.expression import And, Column, Predicate, StreamName, conju
 from watersmeet.spec.normal import without_negation
 from watersmeet.spec.sql import parse_predicate
 
-__all__ = ["FEWEST", "MOST", "Conjuncts", "as_written", "check_names", "read_predicate", "take_apart", "with_streams"]
+__all__ = [
+    "FEWEST",
+    "MOST",
+    "Conjuncts",
+    "as_written",
+    "check_names",
+    "check_streams",
+    "read_predicate",
+    "take_apart",
+    "with_streams",
+]
 
 FEWEST: Final = 2
 MOST: Final = 8
@@ -26,6 +36,22 @@ class Conjuncts:
     residual: tuple[Predicate, ...]
 
 
+def check_streams(streams: object, of: type, words: str, example: str) -> None:
+    """Raise unless ``streams`` is a mapping to ``words``; the example has ``example`` behind each stream."""
+    if not isinstance(streams, Mapping) or not all(isinstance(given, of) for given in streams.values()):
+        raise SpecificationError(
+            f"streams={_kinds(streams)}",
+            f"a mapping from names to {words}",
+            "give for example streams={" + ", ".join(f'"{name}": {name}{example}' for name in "abc") + "}",
+        )
+
+
+def _kinds(streams: object) -> str:
+    if not isinstance(streams, Mapping):
+        return type(streams).__name__
+    return "{" + ", ".join(f"{name!r}: {type(given).__name__}" for name, given in streams.items()) + "}"
+
+
 def check_names(names: Iterable[object]) -> tuple[StreamName, ...]:
     """Return the streams' names; raise unless their number is allowed and SQL can tell them apart."""
     given = tuple(names)
@@ -33,7 +59,9 @@ def check_names(names: Iterable[object]) -> tuple[StreamName, ...]:
         raise SpecificationError(
             f"{len(given)} stream(s): {', '.join(map(str, given)) or '(none)'}",
             f"{FEWEST} to {MOST} streams",
-            "join some of them first, and their result with the others",
+            f"name at least {FEWEST}"
+            if len(given) < FEWEST
+            else "join some of them first, and their result with the others",
         )
     streams = tuple(name for name in given if isinstance(name, str) and name.isidentifier())
     if len(streams) < len(given) or len({name.lower() for name in streams}) < len(given):
@@ -65,7 +93,9 @@ def read_predicate(on: Predicate | str, streams: tuple[StreamName, ...]) -> Pred
             raise SpecificationError(
                 f"the predicate reads the column {column.name!r}",
                 f"columns written STREAM.COLUMN, the streams being {', '.join(streams)}",
-                f'write for example "{streams[0]}.{name or column.name}"',
+                "write for example wm.equal("
+                + ", ".join(f'"{stream}.{name or column.name}"' for stream in streams[:2])
+                + ")",
             )
         return Column(by_name[stream.lower()], name)
 

@@ -35,10 +35,12 @@ from watersmeet.spec.expression import (
     Same,
     StreamName,
 )
+from watersmeet.spec.names import where_it_is
 
 __all__ = [
     "CAST_TYPES",
     "DECIMALS",
+    "DOUBLE",
     "MAX_DECIMAL_DIGITS",
     "MAX_LITERAL_DIGITS",
     "Schemas",
@@ -210,8 +212,8 @@ def check_depth(predicate: Expression) -> None:
 def type_of(expression: Expression, schemas: Schemas) -> ValueType:
     """Return the type of ``expression``; raise :class:`ColumnTypeError` or :class:`SchemaError` when it has none."""
     match expression:
-        case Column(side):
-            return _column_type(expression, schemas[side])
+        case Column():
+            return _column_type(expression, schemas)
         case Constant():
             return constant_type(expression)
         case Negative(operand):
@@ -246,6 +248,7 @@ def type_of(expression: Expression, schemas: Schemas) -> ValueType:
                 raise _refuse(
                     f"{expression} compares {left} ({left_type}) with {right} ({right_type})",
                     "numbers with numbers, strings with strings, booleans with booleans, dates with timestamps",
+                    _without_text(left, right_type) or _without_text(right, left_type),
                 )
             return BOOLEAN
         case Boolean(operand):
@@ -288,7 +291,18 @@ def common_type(left: ValueType, right: ValueType) -> ValueType | None:
     return None
 
 
-def _column_type(column: Column, schema: pa.Schema) -> ValueType:
+def _without_text(expression: Expression, other: ValueType) -> str:
+    """Return how a text that is compared with a value of another type is written as such a value, if it is constant."""
+    if not (isinstance(expression, Constant) and expression.kind == "string"):
+        return ""
+    if other.kind in ("date", "timestamp"):
+        return f"write {other.kind.upper()} {expression}"
+    is_number = other.is_numeric and str(expression.value).lstrip("-").replace(".", "", 1).isdecimal()
+    return f"write {expression.value} without quotes" if is_number else ""
+
+
+def _column_type(column: Column, schemas: Schemas) -> ValueType:
+    schema = schemas[column.stream]
     position = schema.get_field_index(column.name)
     if position < 0:
         given = f"there is no column {column.name!r} in the {column.stream} stream"
@@ -298,7 +312,7 @@ def _column_type(column: Column, schema: pa.Schema) -> ValueType:
         elif column.name.partition(".")[0] in schema.names:
             next_step = f"make the field {column.name!r} a column before the join, with a name without dots"
         else:
-            next_step = "check the spelling, or add the column before the join"
+            next_step = where_it_is(column, schemas) or "check the spelling, or add the column before the join"
         allowed = f"columns of the {column.stream} stream: {', '.join(schema.names) or '(none)'}"
         raise SchemaError(given, allowed, next_step)
     arrow = schema.field(position).type
@@ -375,7 +389,6 @@ def _is_whole_days(expression: Expression) -> bool:
     )
 
 
-def _refuse(given: str, allowed: str) -> ColumnTypeError:
-    return ColumnTypeError(
-        given, allowed, "cast one of the two (CAST(x AS type)), or compute the column before the join"
-    )
+def _refuse(given: str, allowed: str, next_step: str = "") -> ColumnTypeError:
+    usual = "cast one of the two (CAST(x AS type)), or compute the column before the join"
+    return ColumnTypeError(given, allowed, next_step or usual)

@@ -180,6 +180,7 @@ def time_window(
             {name: parse_duration(given) for name, given in stays.items()},
             per_stream("ts", ts, names),
             parse_duration(lateness),
+            given=(stays, lateness),
         )
     lengths: tuple[Duration, Duration] = both_sides("time_window", length, left, right, '"10 minutes"')
     left_column, right_column = both_sides(
@@ -190,13 +191,14 @@ def time_window(
     )
     zero = timedelta(0)
     if window.left < zero or window.right < zero or (window.left == zero and window.right == zero):
+        given = f"{length!r}" if length is not None else f"left={left!r}, right={right!r}"
         raise SpecificationError(
-            f"a time window of left={format_duration(window.left)}, right={format_duration(window.right)}",
+            f"a time window of {given}",
             "lengths that are positive (one of the two may be zero)",
             'give a positive length, for example time_window("10 minutes", ts="ts")',
         )
     check_columns("ts", {"left": left_column, "right": right_column})
-    check_lateness(window.lateness)
+    check_lateness(window.lateness, lateness)
     check_longest({"left": window.left, "right": window.right}, window.lateness)
     return window
 
@@ -244,7 +246,9 @@ def count_window(
         columns = None if order_by is None else per_stream("order_by", order_by, names)
         check_columns("order_by", columns or {})
         return CountWindows(counts, columns)
-    left_count, right_count = both_sides("count_window", count, left, right, "1_000_000")
+    left_count, right_count = both_sides(
+        "count_window", count, left, right, "1_000_000", names=("count", "left", "right")
+    )
     check_counts({"left": left_count, "right": right_count})
     check_columns("order_by", {} if order_by is None else {"left": order_by, "right": order_by})
     return CountWindow(left_count, right_count, order_by)
@@ -255,10 +259,20 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
     if isinstance(window, TimeWindows | CountWindows):
         named = window.lengths if isinstance(window, TimeWindows) else window.counts
         if set(named) != set(streams):
+            missing = [name for name in streams if name not in named]
+            unknown = [name for name in named if name not in streams]
+            told = [
+                *([f"has no {', '.join(missing)}"] if missing else []),
+                *([f"has {', '.join(unknown)}, of which the join knows nothing"] if unknown else []),
+            ]
+            changes = [
+                *([f"name {', '.join(missing)}"] if missing else []),
+                *([f"leave {', '.join(unknown)} out"] if unknown else []),
+            ]
             raise SpecificationError(
-                f"the window speaks of streams {', '.join(named)}",
+                f"the window names streams {', '.join(named)}: it {' and '.join(told)}",
                 f"the streams of the join, each once: {', '.join(streams)}",
-                "give every stream its length, or one length for all",
+                f"{' and '.join(changes)} in every mapping that the window is given; or give one value for all streams",
             )
         if isinstance(window, TimeWindows):
             return TimeWindows(
@@ -283,16 +297,23 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
     return CountWindows(dict.fromkeys(streams, window.left), order)
 
 
-def _checked_times(lengths: dict[str, timedelta], ts: dict[str, str], lateness: timedelta) -> TimeWindows:
+def _checked_times(
+    lengths: dict[str, timedelta],
+    ts: dict[str, str],
+    lateness: timedelta,
+    *,
+    given: tuple[Mapping[str, Duration], Duration],
+) -> TimeWindows:
+    """Return the windows of many streams; raise unless they are possible. ``given`` is what the user wrote of them."""
     windows = TimeWindows(lengths, ts, lateness)
     zero = timedelta(0)
     if min(lengths.values()) < zero or list(lengths.values()).count(zero) > 1:
         raise SpecificationError(
-            f"time windows of {', '.join(f'{name}={format_duration(own)}' for name, own in lengths.items())}",
+            f"time windows of {', '.join(f'{name}={own!r}' for name, own in given[0].items())}",
             "lengths that are positive (one of them may be zero)",
             "give every stream a positive length",
         )
     check_columns("ts", ts)
-    check_lateness(lateness)
+    check_lateness(lateness, given[1])
     check_longest(lengths, lateness)
     return windows

@@ -28,17 +28,13 @@ MOST_ROWS: Final = 2**62
 """Arrival numbers of two streams together have 64 bits."""
 
 
-def check_lateness(lateness: timedelta) -> None:
-    """Raise unless the lateness is zero or more."""
-    """Raise unless the lateness is zero or more."""
+def check_lateness(lateness: timedelta, given: object) -> None:
+    """Raise unless the lateness is zero or more; ``given`` is what the user wrote."""
     if lateness < timedelta(0):
-        raise SpecificationError(
-            f"lateness={format_duration(lateness)}", "zero or more", 'give for example lateness="30 seconds"'
-        )
+        raise SpecificationError(f"lateness={given!r}", "zero or more", 'give for example lateness="30 seconds"')
 
 
 def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None:
-    """Raise unless every duration fits in 64 bits of microseconds."""
     """Raise unless every duration fits in 64 bits of microseconds."""
     for name, duration in (*lengths.items(), ("lateness", lateness)):
         if duration > LONGEST:
@@ -51,7 +47,6 @@ def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None
 
 def check_columns(argument: str, columns: Mapping[str, object]) -> None:
     """Raise unless every column is a name; ``argument`` is what the user calls them."""
-    """Raise unless every column is a name; ``argument`` is what the user calls them."""
     for stream, column in columns.items():
         if not isinstance(column, str):
             raise SpecificationError(
@@ -62,7 +57,6 @@ def check_columns(argument: str, columns: Mapping[str, object]) -> None:
 
 
 def check_counts(counts: Mapping[str, object]) -> None:
-    """Raise unless every count is a whole number of rows that a window may have."""
     """Raise unless every count is a whole number of rows that a window may have."""
     for given in counts.values():
         if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MOST_ROWS:
@@ -99,7 +93,6 @@ def stream_names(function: str, **given: object) -> list[str]:
 
 def per_stream(argument: str, given: T | Mapping[str, T] | None, names: list[str]) -> dict[str, T]:
     """Return one value for each stream: those of the mapping, or the one that stands for all."""
-    """Return one value for each stream: those of the mapping, or the one that stands for all."""
     if isinstance(given, Mapping):
         return dict(given)
     if given is None:
@@ -125,9 +118,16 @@ def both_sides(
         return both, both
     if both is None and left is not None and right is not None:
         return left, right
-    given = ", ".join(f"{name}={value!r}" for name, value in zip(names, (both, left, right), strict=True))
+    given = dict(zip(names, (both, left, right), strict=True))
+    missing = [name for name, value in given.items() if value is None]
+    if names[0] not in missing:
+        next_step = f"leave {names[0]} out, or the other"
+    elif len(missing) == len(names) - 1:
+        next_step = f"give {missing[1]} too, or {names[0]} alone for both"
+    else:
+        next_step = f"write for example {function}({example}, …)"
     raise SpecificationError(
-        f"{function} was given {given}",
+        f"{function} was given " + ", ".join(f"{name}={value!r}" for name, value in given.items()),
         f"either {names[0]}, or both {names[1]} and {names[2]}",
-        f"write for example {function}({example}, …)",
+        next_step,
     )

@@ -14,7 +14,8 @@ Entries. A reserved entry is linked only behind a full one. If all P were linked
 
 Cost. Insert: amortised O(1) search steps per row if the batch is dense. Probe: one partition for each end of the range,
 ``PARTITION_ROWS`` rows or up to twice as many, plus the matches. A table that is cut badly (all rows in one partition)
-is as slow as a scan. Increasing keys do that (a known issue of the paper, section III-B3): use the WiB+-Tree for them.
+is as slow as a scan. Increasing keys do that (a known issue of the paper, section III-B3), and so do keys that jump.
+The table says when it is *outgrown*; unless it was asked for, a WiB+-Tree then takes its place.
 
 Departures from the paper.
 
@@ -43,6 +44,8 @@ __all__ = ["RapTable"]
 SIGMA_NUMERATOR, SIGMA_DENOMINATOR = 5, 4  # the paper's sigma, 1.25, as integers: no rounding surprises
 PARTITION_ROWS = 32
 UNEVEN = 0.5  # normalised mean absolute error from which a first table cuts itself anew
+FULLEST = 1024
+"""Rows of a partition from which a table is outgrown: a probe there compares as many as some twenty even partitions."""
 INT64 = np.iinfo(np.int64)
 
 
@@ -88,6 +91,7 @@ class RapTable:
 
     def _clear(self) -> None:
         self._size = 0
+        self._fullest = 0
         self._table = llat.new_table(2 * self._partitions, self._width)
         self._used = self._partitions  # PtrG
         self._count: Int64s = np.zeros(self._partitions, np.int64)
@@ -108,6 +112,11 @@ class RapTable:
     def entries_used(self) -> int:
         """The number of LLAT entries in use, of ``2 * partitions``."""
         return self._used
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether a partition has got far more rows than its splitters had foreseen."""
+        return self._fullest > FULLEST
 
     def histogram(self) -> tuple[Int64s, Int64s, Int64s]:
         """Return the count, smallest and largest key of every partition; an empty one has no meaningful keys."""
@@ -140,6 +149,7 @@ class RapTable:
                 self._cut_anew()
 
     def _append(self, entries: Entries, splitters: Int64s) -> None:
+        partition = rap_table.find_partitions(splitters, entries.key)
         self._used = rap_table.insert_rows(
             self._table,
             self._width,
@@ -149,8 +159,9 @@ class RapTable:
             self._maximum,
             entries.key,
             entries.row,
-            rap_table.find_partitions(splitters, entries.key),
+            partition,
         )
+        self._fullest = max(self._fullest, int(self._count[partition].max()))
         self._size += len(entries)
 
     def _cut_anew(self) -> None:

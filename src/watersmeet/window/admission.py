@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,24 +43,28 @@ class Verdict(IntEnum):
     """It does not satisfy the conditions on its stream alone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Admission:
-    """The verdict on every row of a batch."""
+    """The verdict on every row of a batch.
+
+    All is computed when it is made: a cached property would be computed under a lock that all joins of a process share,
+    and that a child which is forked meanwhile finds taken for ever.
+    """
 
     verdicts: Verdicts
+    keep: Bools
+    """Which rows take part."""
+    counts: Int64s
+    """How many rows got each verdict."""
 
-    @cached_property
-    def keep(self) -> Bools:
-        """Which rows take part."""
-        return np.equal(self.verdicts, Verdict.TAKES_PART)
-
-    @cached_property
-    def _counts(self) -> Int64s:
-        return np.bincount(self.verdicts, minlength=len(Verdict))
+    @classmethod
+    def of(cls, verdicts: Verdicts) -> Self:
+        """Return the admission by the verdicts on all rows."""
+        return cls(verdicts, np.equal(verdicts, Verdict.TAKES_PART), np.bincount(verdicts, minlength=len(Verdict)))
 
     def count(self, verdict: Verdict) -> int:
         """Return how many rows got ``verdict``."""
-        return int(self._counts[verdict])
+        return int(self.counts[verdict])
 
 
 def admit(
@@ -91,7 +95,7 @@ def admit(
     if condition is not None:
         satisfied = is_true(condition, lambda column: rows.column(column.name), streams.schemas, rows.num_rows)
         _judge(verdicts, ~satisfied, Verdict.FAILS)
-    return Admission(verdicts)
+    return Admission.of(verdicts)
 
 
 def times_of(streams: Streams, stream: StreamName, rows: pa.RecordBatch) -> Moments:
@@ -109,7 +113,7 @@ def late_error(streams: Streams, stream: StreamName, count: int, watermark: int)
     return LateRowError(
         f'{count} row(s) of the {stream} stream are behind the watermark, and late="error"',
         f"rows at or after the watermark, {_moment(watermark, streams.time_scale)}",
-        "give the window a longer lateness (on Spark withWatermark too), "
+        "give the window a longer lateness (on Spark a withWatermark of your own must be as long), "
         'or late="drop" to leave such rows out and count them',
     )
 

@@ -1,8 +1,13 @@
 """Creating a segment (PanJoin, section III-A): how it is indexed, how large it may get, where its rows are held.
 
-A segment begins when the newest one spans half the window (and is worth an index of its own), or is full. How it is
-indexed is decided by :mod:`watersmeet.subwindow.choose`, from samples of both streams taken now: so the choice follows
-the data, a segment later at the most.
+A segment begins when the newest one has advanced by half the window (and is worth an index of its own), or is full. How
+it is indexed is decided by :mod:`watersmeet.subwindow.choose`, from samples of both streams taken now: so the choice
+follows the data, a segment later at the most.
+
+Rows that come late, but not too late, go to the newest segment like all others. PanJoin puts them into a buffer beside
+it (section III-G2), so that the segment spans no more time. Here a segment's advance is measured by its newest rows,
+and it expires with these. What a buffer would still save is the window's check of the few candidates that are left, and
+only if the late rows of the probing batch were kept apart too: they alone reach back so far.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import pyarrow as pa
 
 from watersmeet.columns.keys import Borders
 from watersmeet.spec.expression import StreamName
-from watersmeet.subwindow.choose import STRUCTURES, Choice, choose, create, order_fraction
+from watersmeet.subwindow.choose import STRUCTURES, Choice, Drift, choose, create, order_fraction
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.chunks import ChunkedRows
 from watersmeet.window.payload import Extent, Payload
@@ -69,7 +74,7 @@ class Creator:
         """Tell whether a batch still goes into the newest segment."""
         if segment.rows + len(batch) > segment.capacity:
             return False
-        return segment.rows < SMALLEST_SEGMENT or segment.place.high - segment.place.low < self._span
+        return segment.rows < SMALLEST_SEGMENT or segment.advance < self._span
 
     def create(self, batch: KeyedBatch, beside: Neighbours, *, in_chunks: bool) -> Segment:
         """Return an empty segment for a batch and what follows it.
@@ -80,9 +85,11 @@ class Creator:
         choices = self._choose(batch, beside)
         capacity = min(self._capacity(len(batch), choice, predecessor) for choice in choices)
         payload = self._payload(batch, predecessor, in_chunks=in_chunks)
+        low = batch.place().low
+        began = low if predecessor is None else max(low, predecessor.place.high)
         before = [] if predecessor is None else [part.index for part in (predecessor, *predecessor.others)]
         first, *rest = (
-            Segment(choice, create(choice, capacity, learnt_from), capacity, payload)
+            Segment(choice, create(choice, capacity, learnt_from), capacity, payload, began)
             for choice, learnt_from in zip_longest(choices, before[: len(choices)])
         )
         first.others = tuple(rest)
@@ -97,7 +104,7 @@ class Creator:
         elif predecessor is None:
             expected = 4 * SMALLEST_SEGMENT
         else:  # as many as the last segment and a quarter more, or twice as many if that spans too little time
-            short = predecessor.place.high - predecessor.place.low < self._span
+            short = predecessor.advance < self._span
             expected = max(SMALLEST_SEGMENT, 2 * predecessor.rows if short else predecessor.rows * 5 // 4)
         return min(LARGEST_SEGMENT, max(2 * batch_rows, expected))
 
@@ -137,7 +144,7 @@ class Creator:
                 fractions,
                 batch_rows=len(batch),
                 window_rows=max(beside.rows, len(batch)),
-                growing_keys=_is_growing(batch, beside.predecessor),
+                drift=_drift(batch, beside.predecessor),
             )
             for own_axes in ((), *plan.branch_numbers)
         ]
@@ -157,9 +164,17 @@ class Creator:
         return max(span, self._span, span * SMALLEST_SEGMENT // rows)
 
 
-def _is_growing(batch: KeyedBatch, last: Segment | None) -> bool:
-    """Tell whether the batch's keys lie above nearly all of the last segment's."""
-    if last is None or last.choice.order.key is None:
-        return False
+def _drift(batch: KeyedBatch, last: Segment | None) -> Drift | None:
+    """Tell how the keys have moved since the last segment began: beyond nearly all of its keys, or not at all."""
+    if last is None:
+        return None
+    if last.choice.outgrown:
+        return "changing"
+    order = last.choice.order
+    if order.equalities and order.key is not None:  # sorted by two keys: a segment knows no extent of these
+        return None
+    keys = batch.sorted(order).key
     tenth = (last.keys.high - last.keys.low) // 10
-    return int(batch.key(last.choice.order.key, last.choice.order.borders).min()) > last.keys.high - tenth
+    if int(keys[0]) > last.keys.high - tenth:
+        return "growing"
+    return "falling" if int(keys[-1]) < last.keys.low + tenth else None

@@ -12,10 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from watersmeet.columns.hidden import is_hidden
 from watersmeet.spec.durations import format_duration
-from watersmeet.spec.errors import ColumnTypeError, SpecificationError
+from watersmeet.spec.errors import ColumnTypeError, SchemaError, SpecificationError
 from watersmeet.spec.expression import Column, Compare, Predicate, StreamName, streams_of
 from watersmeet.spec.intervals import IntervalSet
+from watersmeet.spec.membership import without_lists
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain, normal_form
 from watersmeet.spec.options import Structure, check_options
@@ -131,7 +133,7 @@ def plan_join(
             "write left.x and right.x",
         )
     check_layouts(schemas)
-    predicate = resolve_columns(predicate, schemas, case_sensitive=case_sensitive)
+    predicate = without_lists(resolve_columns(predicate, schemas, case_sensitive=case_sensitive), schemas)
     check_predicate(predicate, schemas)
     form = normal_form(predicate, schemas)
     axes, time, arrival = form.axes, None, None
@@ -153,11 +155,17 @@ def plan_join(
 
 
 def check_layouts(schemas: Schemas) -> None:
-    """Raise for columns of which Arrow cannot gather rows: they would fail at the first pair."""
+    """Raise for columns of which Arrow cannot make or gather rows, and for names that hidden columns have."""
     for side, schema in schemas.items():
         for column in schema:
+            if is_hidden(column):
+                raise SchemaError(
+                    f"the {side} stream has a column named {column.name!r}",
+                    "names that do not begin with the character of code 0, which marks hidden columns",
+                    "rename the column before the join",
+                )
             try:
-                pa.nulls(0, column.type).take(pa.array([], pa.int64()))
+                pa.array([], column.type).take(pa.array([], pa.int64()))
             except pa.ArrowNotImplementedError as error:
                 raise ColumnTypeError(
                     f"column {column.name!r} of the {side} stream has type {column.type}",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.subwindow import contract
-from watersmeet.subwindow.choose import Choice
+from watersmeet.subwindow.choose import Choice, follow_keys
 from watersmeet.subwindow.contract import (
     Entries,
     Matches,
@@ -44,6 +44,8 @@ class Segment:
     index: Subwindow
     capacity: int
     payload: Payload
+    began: int = 0
+    """The newest place of the window before its first row: from there on it advances."""
     place: Extent = field(default_factory=Extent)
     keys: Extent = field(default_factory=Extent)
     others: tuple[Segment, ...] = ()
@@ -55,6 +57,11 @@ class Segment:
     def rows(self) -> int:
         """Rows ever stored here."""
         return self.payload.appended
+
+    @property
+    def advance(self) -> int:
+        """How far its newest row lies ahead of all before it; its oldest may have come late, from far behind these."""
+        return self.place.high - self.began
 
     def insert(self, batch: KeyedBatch) -> None:
         """Store a batch (not empty)."""
@@ -71,6 +78,7 @@ class Segment:
     def enter(self, entries: Entries) -> None:
         """Put rows (at least one) into the index; they are stored elsewhere."""
         self.index.insert(entries)
+        self.choice, self.index = follow_keys(self.choice, self.index)
         if entries.equality is None:
             self.keys.include(Extent(int(entries.key[0]), int(entries.key[-1])))
 

@@ -19,6 +19,7 @@ from watersmeet.cli.demo.market import (
     MICROSECOND,
     ON,
     PRICE_BAND,
+    QUESTION,
     ROWS_PER_SECOND,
     WINDOW,
     WINDOW_LENGTH,
@@ -51,6 +52,7 @@ def join_in_process(*, rows: int, seed: int) -> int:
         warm_up()
     trades, quotes = generate(rows, seed)
     say(f"{describe(trades, quotes, seed)}, in batches of {BATCH // timedelta(milliseconds=1)} ms of their time")
+    say(QUESTION)
     join = _build(trades, quotes)
     tally, first = _join(join, trades, quotes)
     show_pairs(first, tally.pairs)

@@ -17,6 +17,7 @@ __all__ = [
     "MICROSECOND",
     "ON",
     "PRICE_BAND",
+    "QUESTION",
     "ROWS_PER_SECOND",
     "WINDOW",
     "WINDOW_LENGTH",
@@ -41,6 +42,12 @@ OPENING: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 ON: Final = band("price", "bid", PRICE_BAND) & equal("symbol")
 WINDOW: Final = time_window(WINDOW_LENGTH, ts="ts")
+
+QUESTION: Final = f"""
+a trade meets the quotes of its symbol, at most a second apart, with a bid at most {PRICE_BAND / 10_000} from its price:
+  on {ON}
+  {WINDOW}
+"""
 
 BUCKET: Final = 2 * PRICE_BAND
 REACH: Final = WINDOW_LENGTH // MICROSECOND

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 import watersmeet as wm
 from watersmeet.cli.demo.in_process import warm_up
-from watersmeet.cli.demo.market import COUNT_PAIRS, ON, WINDOW, cut, describe, generate
+from watersmeet.cli.demo.market import COUNT_PAIRS, ON, QUESTION, WINDOW, cut, describe, generate
 from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, say, show_pairs, stage, status
 from watersmeet.cli.extras import load
 from watersmeet.spark.java import find_java
@@ -82,6 +82,7 @@ def join_on_spark(*, rows: int, seed: int) -> int:
                     spark = wm.session(name="watersmeet demo", more={"spark.ui.showConsoleProgress": "false"})
                 about, files = preparing.result()
             say(f"{about}, in micro-batches of {BATCH.seconds} s of their time")
+            say(QUESTION)
             try:
                 return _run(spark, folder, rows, files)
             finally:
@@ -153,7 +154,8 @@ def _watch(query: StreamingQuery, batches: int) -> _Tally:
             for progress in fresh:
                 seen = progress.batchId
                 _count(tally, progress)
-                line.show(tally.batches, _status(progress))
+                started = f"Spark's Python workers have started, in {tally.first_seconds:.1f} s"
+                line.show(tally.batches, started if tally.batches == 1 else _status(progress))
     query.awaitTermination()  # raises what the query failed with
     return tally
 
@@ -192,7 +194,11 @@ def _prove(spark: SparkSession, folder: Path, pairs: int) -> int:
     say()
     with stage("checking"):
         expected = int(spark.sql(COUNT_PAIRS).collect()[0][0])
-    return judge("Spark SQL, one batch join over all rows", expected, pairs, time.perf_counter() - begin)
+    code = judge("Spark SQL, one batch join over all rows", expected, pairs, time.perf_counter() - begin)
+    say(
+        "(it had all rows before it began; the streaming join took them as they came, and kept its state for a restart)"
+    )
+    return code
 
 
 @contextmanager

@@ -83,8 +83,8 @@ class LiveLine:
 def status(rows: float, pairs: float, window_rows: int, watermark: datetime | None) -> str:
     """Return the live line; ``rows`` and ``pairs`` are per second."""
     return (
-        f"{rows / 1e6:5.2f} M rows/s {pairs / 1e6:5.2f} M pairs/s  window {window_rows:>7,} rows  "
-        f"to {'-' if watermark is None else f'{watermark:%H:%M:%S.%f}'[:-3]}"
+        f"{rows / 1e6:5.2f} M rows/s {pairs / 1e6:5.2f} M pairs/s  window {window_rows:>7,} rows"
+        f"{'' if watermark is None else f'  to {watermark:%H:%M:%S.%f}'[:-3]}"
     )
 
 

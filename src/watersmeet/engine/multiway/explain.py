@@ -5,6 +5,7 @@ from __future__ import annotations
 from watersmeet.engine.multiway.circular import Circular
 from watersmeet.engine.multiway.stashed import Stashed
 from watersmeet.spec.streams import with_streams
+from watersmeet.window.plan import OTHER_SIDE
 
 __all__ = ["explain_streams"]
 
@@ -43,5 +44,5 @@ def explain_streams(strategy: Circular) -> str:
         for partner, window in stage.windows.items():
             choice = window.segments[-1].choice if window.segments else None
             how = "chosen when the first rows arrive" if choice is None else f"{choice.structure}; {choice.reason}"
-            lines.append(f"  index for {partner}: {how}")
+            lines.append(f"  index for {partner}, here called {OTHER_SIDE[window.side]}: {how}")
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from watersmeet.engine.sections import refusing_damage
 from watersmeet.spec.errors import SchemaError, SpecificationError
 from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options, check_threads
-from watersmeet.spec.streams import as_written, check_names, read_predicate
+from watersmeet.spec.streams import as_written, check_names, check_streams, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
 
 __all__ = ["MultiJoinMetrics", "MultiStreamJoin"]
@@ -115,12 +115,13 @@ class MultiStreamJoin(Lifecycle):
         wiring: Sequence[StreamName] | None = None,
     ) -> None:
         super().__init__()
-        _check_streams(streams)
+        check_streams(streams, pa.Schema, "pyarrow.Schema", ".schema")
         check_join(on, window, many=True)
         check_options(strategy=strategy, structure=structure, late=late, stash_rows=stash_rows)
         check_threads(cores)
         names = check_names(streams)
         self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure, closes=True)
+        self._predicate = self._plan.predicate
         self._intake = Intake(self._plan, fail_on_late=late == "error")
         ring = _check_wiring(wiring, names)
         self._strategy = strategy_of(Stages(self._plan), strategy, stash_rows, wiring=ring)
@@ -286,15 +287,6 @@ class MultiStreamJoin(Lifecycle):
         return join
 
 
-def _check_streams(streams: object) -> None:
-    if not isinstance(streams, Mapping) or not all(isinstance(schema, pa.Schema) for schema in streams.values()):
-        raise SpecificationError(
-            f"streams={_kinds(streams)}",
-            "a mapping from names to pyarrow.Schema",
-            'give for example streams={"a": a.schema, "b": b.schema, "c": c.schema}',
-        )
-
-
 def _check_wiring(wiring: object, names: tuple[StreamName, ...]) -> tuple[StreamName, ...]:
     """Return the order of a ring; none is empty."""
     if wiring is None:
@@ -307,9 +299,3 @@ def _check_wiring(wiring: object, names: tuple[StreamName, ...]) -> tuple[Stream
             f"give for example wiring={names!r}, or leave wiring out",
         )
     return given
-
-
-def _kinds(streams: object) -> str:
-    if not isinstance(streams, Mapping):
-        return type(streams).__name__
-    return "{" + ", ".join(f"{name!r}: {type(given).__name__}" for name, given in streams.items()) + "}"

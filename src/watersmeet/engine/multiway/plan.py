@@ -35,6 +35,7 @@ from watersmeet.spec.expression import (
     conjunction,
     streams_of,
 )
+from watersmeet.spec.membership import without_lists
 from watersmeet.spec.names import resolve_columns, resolve_name
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.options import Structure, check_options
@@ -193,7 +194,7 @@ def plan_streams(
     streams = check_names(schemas)
     own = dict(schemas)
     check_layouts(own)
-    predicate = resolve_columns(predicate, own, case_sensitive=case_sensitive)
+    predicate = without_lists(resolve_columns(predicate, own, case_sensitive=case_sensitive), own)
     window = _resolved(window, own, case_sensitive=case_sensitive)
     check_predicate(predicate, own)
     conjuncts = take_apart(predicate, streams)

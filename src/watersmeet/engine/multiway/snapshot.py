@@ -26,7 +26,7 @@ from watersmeet.engine.saved_state import (
     write_description,
     write_stream,
 )
-from watersmeet.engine.sections import read_sections, refuse_damaged, refusing_damage, write_sections
+from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.streams import check_names
@@ -35,7 +35,7 @@ from watersmeet.window.arrival import Counts
 
 __all__ = ["Saved", "read_snapshot", "write_snapshot"]
 
-MAGIC: Final = b"watersmeet-multi"
+MAGIC: Final = MAGICS["MultiStreamJoin"]
 VERSION: Final = 2
 TEXT_VERSION: Final = 1
 """The last one that kept the predicate as text."""

@@ -63,6 +63,8 @@ class Layout:
     """How precisely results are ordered; None: not at all."""
     fanout: int = FANOUT
     """Cores, or mergers, that a distributor or merger serves, for topologies that have such trees."""
+    weights: tuple[float, ...] | None = None
+    """The share of each window that each core holds, for topologies that have segments; None: equal shares."""
     form: Form | None = None
     """In which form results are given; None: as pairs."""
 
@@ -96,10 +98,12 @@ class Topology(Protocol):
     keeps_order: ClassVar[bool]
     """Whether ``poll`` returns pairs in the order asked for; if not, the caller sorts them."""
     meets_later: ClassVar[bool] = False
-    """Whether rows still meet after their push, as they move: then they are always numbered, and have no order."""
+    """Whether rows still meet after their push, as they move: then they always have numbers, and enter by them."""
 
     has_trees: ClassVar[bool] = False
     """Whether messages are handed on in trees, which a ``fanout`` shapes."""
+    has_segments: ClassVar[bool] = False
+    """Whether every core holds a segment of each window, whose share ``weights`` say."""
 
     def __init__(self, layout: Layout) -> None: ...
 
@@ -139,6 +143,10 @@ class Topology(Protocol):
     def owed(self) -> list[pa.Table]:
         """Return the pairs of stored rows that have not met yet: none, if rows meet when they arrive."""
         return []
+
+    def finish(self) -> list[pa.Table]:
+        """Return the pairs of stored rows that have not met yet, when no row is to come: then all have met."""
+        return self.owed()
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:
         """Return the windows of all cores that hold a side's rows."""

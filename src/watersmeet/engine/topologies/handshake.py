@@ -22,13 +22,17 @@ core how many rows are left, from which the core's share follows: the rows of a 
 Invariant: when nothing moves, a left and a right row have met iff the left row's core is not to the left of the right
 row's core, or both rows were restored (all rows in a snapshot have met). ``owed`` relies on that.
 
+Order (footnote 2). Punctuations flow with the rows, and results are held back until they have met: see
+:mod:`watersmeet.engine.topologies.flowing_order`.
+
 Bounds. A core never waits to send, so no two cores can wait for each other: at most ``UNACKNOWLEDGED`` blocks of each
 stream are unacknowledged, and the rest stays in the core's stretch. The caller waits while an end of the chain is full.
 
 Departures. Messages are blocks. Blocks that wait one behind the other probe together, and are then stored and
 acknowledged one by one. A core sends blocks on before it probes, so that all cores down the chain work at the same
 time; it may do so at any time, because two blocks that cross always meet once. In a time window too, rows move on by
-their number, not by their age, so a burst spreads over all cores instead of moving as a bubble.
+number, not by age (section 3.6), so a burst spreads over all cores. By age it is a bubble, and the core that it is on
+has several times the work of the others (``benchmarks/experiments/engine/bursts.py``).
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ from watersmeet.engine.row_numbers import in_order_of_arrival
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
 from watersmeet.engine.topologies.contract import Layout, Topology, drained
+from watersmeet.engine.topologies.flowing_order import HeldBack, Passing, Punctuated, Punctuation
 from watersmeet.engine.topologies.stretch import Stretch, extent_of_numbers, from_number
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -60,6 +65,8 @@ __all__ = ["Handshake"]
 
 
 UNACKNOWLEDGED: Final = 8
+BLOCKS_PER_PUNCTUATION: Final = 16
+"""Blocks of each stream between two punctuations within a push."""
 LANE: Final[dict[StreamName, int]] = {"left": 0, "right": 1}
 """Left rows come in the lane from the left, right rows in the lane from the right."""
 
@@ -88,13 +95,15 @@ class Expiry:
     alive: int
 
 
-Message = Rows | Acknowledgement | Expiry
+Message = Rows | Acknowledgement | Expiry | Punctuation
 
 
 def _joined(first: Message, second: Message) -> Message | None:
     match first, second:
         case Rows(blocks), Rows(behind, alive) if joined_blocks((blocks[-1], *behind)) is not None:
             return Rows(blocks + behind, alive)
+        case Punctuation(side), Punctuation(newer) if side == newer:
+            return second
     return None
 
 
@@ -109,6 +118,8 @@ class HandshakeCore:
         self.next: dict[StreamName, Inbox[Message] | None] = dict.fromkeys(OTHER_SIDE)
         """For each stream the core that its rows move on to; None at the end."""
         self._sent: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self._forwarded: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
+        self.punctuations = Passing()
         self._share: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
         self._expired: dict[StreamName, int | None] = dict.fromkeys(OTHER_SIDE)
         self._alive: dict[StreamName, int] = dict.fromkeys(OTHER_SIDE, 0)
@@ -129,8 +140,26 @@ class HandshakeCore:
                 self._expired[side] = before
                 self.count(side, alive)
                 self._send(OTHER_SIDE[side], message)  # onwards, with the other stream
+            case Punctuation(side):
+                self.punctuations.come(message, self.must_arrive(side), self._ahead(side))
         for side in OTHER_SIDE:
             self._move_on(side)
+        self.punctuations.count(self._forwarded["left"] - self._sent["left"])
+        for side in OTHER_SIDE:
+            self._send_punctuations(side)
+
+    def must_arrive(self, side: StreamName) -> int:
+        """Return how many left blocks have to arrive at the next core before a punctuation that comes now counts."""
+        return self._forwarded["left"] if side == "right" else 0
+
+    def _ahead(self, side: StreamName) -> int:
+        """Return how many blocks have to be sent before a punctuation that comes now."""
+        waiting = 0 if self.next[side] is None else len(self.stretches[side].blocks) - self._sent[side]
+        return self._forwarded[side] + waiting
+
+    def _send_punctuations(self, side: StreamName) -> None:
+        for punctuation in self.punctuations.due(side, self._forwarded[side]):
+            self._send(side, punctuation)
 
     def _receive(self, blocks: tuple[KeyedBatch, ...], alive: int) -> None:
         batch = joined_blocks(blocks)
@@ -184,7 +213,9 @@ class HandshakeCore:
     def _forward(self, side: StreamName, block: KeyedBatch) -> None:
         """Send a block, which stays here until it is acknowledged."""
         self._sent[side] += 1
+        self._forwarded[side] += 1
         self._send(side, Rows((block,), self._alive[side]))
+        self._send_punctuations(side)
 
     def _send(self, direction: StreamName, message: Message) -> None:
         """Send a message in the direction of a stream; at the end of the chain nothing is sent."""
@@ -198,10 +229,11 @@ class Handshake(Topology):
 
     keeps_order: ClassVar[bool] = False
     meets_later: ClassVar[bool] = True
+    has_segments: ClassVar[bool] = True
 
-    def __init__(self, layout: Layout, *, weights: Sequence[float] | None = None) -> None:
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        weights = [1.0] * layout.cores if weights is None else weights
+        weights = [1.0] * layout.cores if layout.weights is None else layout.weights
         self._found: deque[pa.Table] = deque()
         self._cores = [
             HandshakeCore(layout, number, weight / sum(weights), self._found) for number, weight in enumerate(weights)
@@ -217,29 +249,52 @@ class Handshake(Topology):
         self._entry: dict[StreamName, Inbox[Message]] = {"left": inboxes[0], "right": inboxes[-1]}
         self._alive: dict[StreamName, _Alive] = {side: _Alive() for side in OTHER_SIDE}
         self._loaded: dict[StreamName, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
+        self._punctuated = Punctuated()
+        self._held_back = HeldBack()
 
     def submit(self, part: Slice) -> None:
         """Let the blocks of both streams enter at their ends."""
         self._place_loaded()
         block_rows = self._layout.block_rows
-        for pair in zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows)):
+        sides = zip_longest(blocks_of(part.left, block_rows), blocks_of(part.right, block_rows))
+        for number, pair in enumerate(sides, 1):
             for block in pair:
                 if block is not None:
                     alive = self._alive[block.side].enter(block)
                     self._entry[block.side].put(Rows((block,), alive), LANE[block.side])
+            if number % BLOCKS_PER_PUNCTUATION == 0:
+                self._punctuate(part, number * block_rows)
+        self._punctuate(part, max(len(part.left), len(part.right)))
+        self._punctuated.end(part)
+
+    def _punctuate(self, part: Slice, entered: int) -> None:
+        """Tell both ends up to which number all rows have entered: so many of each side of this slice have."""
+        number = None if self._layout.order is None else self._punctuated.after(part, entered)
+        if number is not None:
+            for side in OTHER_SIDE:
+                self._entry[side].put(Punctuation(side, number), LANE[side])
 
     def settle(self) -> None:
         """Wait until nothing moves."""
         self._crew.wait_until_quiet()
 
     def poll(self) -> list[pa.Table]:
-        """Return the pairs of rows that have met."""
+        """Return the pairs of rows that have met; in a join with an order those that none to come belongs before."""
         self._crew.check()
-        return drained(self._found)
+        if self._layout.order is None:
+            return drained(self._found)
+        complete = self._all_met()  # asked first: what has met is found
+        self._punctuated.complete(complete)
+        self._held_back.add(drained(self._found))
+        return self._held_back.release(complete)
+
+    def _all_met(self) -> int:
+        """Return the number up to which all rows have met."""
+        return max(core.punctuations.complete for core in self._cores)
 
     def complete(self) -> dict[StreamName, int]:
-        """Return that no row is known to have met all before it: it goes on meeting some until it has left."""
-        return dict.fromkeys(OTHER_SIDE, 0)
+        """Return how many rows of each stream have met all before them, as far as punctuations tell."""
+        return self._punctuated.complete(self._all_met())
 
     def expire(self, before: Bounds) -> dict[StreamName, list[Departed]]:
         """Tell all cores what has expired, behind the rows that were let in. Rows leave at the end of the chain."""
@@ -251,16 +306,19 @@ class Handshake(Topology):
         return {side: [part for core in self._cores for part in drained(core.departed[side])] for side in before}
 
     def owed(self) -> list[pa.Table]:
-        """Return the pairs of rows that have not met yet, left rows to the left of right ones.
-
-        The result also has the pairs found since the last push.
-        """
+        """Return the pairs of rows that have not met, left rows to the left of right ones, and what was not polled."""
         self._come_to_rest()
-        owed = list(self._found)
+        owed = [*self._held_back.pairs(), *self._found]
         for number, core in enumerate(self._cores):
             for further in self._cores[number + 1 :]:
                 for block in core.stretches["left"].blocks:
                     owed += self._layout.gather(block, further.partners(block))
+        return owed
+
+    def finish(self) -> list[pa.Table]:
+        """Return the pairs of rows that have not met yet; they count as complete then."""
+        owed = self.owed()
+        self._punctuated.finish()
         return owed
 
     def windows(self, side: StreamName) -> Sequence[StreamWindow]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.multiway.plan import plan_streams
+from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
@@ -14,10 +15,9 @@ from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partiti
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
-from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import Predicate, StreamName
-from watersmeet.spec.options import Late, Strategy, Structure, check_join, check_options
-from watersmeet.spec.streams import check_names, read_predicate
+from watersmeet.spec.options import Balance, Late, Strategy, Structure, check_join, check_options
+from watersmeet.spec.streams import check_names, check_streams, read_predicate
 from watersmeet.spec.window import Window, Windows, windows_of
 
 __all__ = ["multijoin"]
@@ -34,6 +34,7 @@ def multijoin(
     structure: Structure = "auto",
     cores: int | None = None,
     late: Late = "drop",
+    balance: Balance = "auto",
     stash_rows: int = 1 << 20,
 ) -> DataFrame:
     """Join DataFrames over sliding windows; all streaming, or all batch.
@@ -64,6 +65,9 @@ def multijoin(
         Independent parts of the join; the session's shuffle partitions when not given.
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+    balance
+        ``"auto"`` moves load from busy cores to others while a streaming query runs, as for ``join``, where rows go by
+        ``"hash"`` or ``"bucket"``.
     stash_rows
         How many matches of two streams a core may keep for rows of the others.
 
@@ -73,9 +77,10 @@ def multijoin(
         ``NAME_column`` for every column of every stream, streams in the order given.
     """
     check_join(on, window, many=True)
-    check_options(strategy=strategy, structure=structure, late=late, stash_rows=stash_rows)
+    check_options(strategy=strategy, structure=structure, late=late, balance=balance, stash_rows=stash_rows)
     if cores is not None:
         check_options(cores=cores)
+    check_streams(streams, object, "Spark DataFrames", "")
     names = check_names(streams)
     spark = check_frames(streams)
     check_session(spark)
@@ -90,19 +95,25 @@ def multijoin(
     check_time_zone(spark, plan.predicate, plan.schemas)
     ids = ids_of(spark, cores)
     spread = choose_multi_routing(routing, plan, len(ids), largest)
+    identity = join_identity(plan, spread, ids, partitions_of(spark))
+    is_streaming = next(iter(streams.values())).isStreaming
+    tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
-        join_identity(plan, spread, ids, partitions_of(spark)),
+        identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
+        tables=tables,
+        centre=spread.centre,
     )
     return pipeline(
         streams,
         streams=plan,
         window=plan.window,
-        routes=Routes(spread, Tables(len(ids))),
+        routes=Routes(spread, tables),
         core_ids=ids,
         processor=processor,
         result=plan.result_schema,
+        name=identity.digest,
     )

@@ -7,7 +7,8 @@
 - ``replicate``: anything else. Rows of one stream, best the largest, are spread by a hash of their keys; those of all
   others go to every core. A result is found at the core of the one row that is not replicated.
 
-They are routings as those of two streams are (:mod:`watersmeet.spark.routing.contract`). A new one is a class here and
+They are routings as those of two streams are (:mod:`watersmeet.spark.routing.contract`), and those by groups are
+balanced as those are (:mod:`watersmeet.balance.placement`, *Many streams*). A new one is a class here and
 a line in ``MULTI_ROUTINGS``.
 """
 
@@ -60,9 +61,14 @@ class MultiHash(_ByOneKey):
         """Return the routing of a join; None where no equalities connect all streams."""
         return next((cls(cores, plan, spots) for _, spots in connections(plan, lambda axis: axis.is_equality)), None)
 
+    @property
+    def centre(self) -> StreamName:
+        """The stream whose rows are shared out where a group is cut."""
+        return self.plan.streams[0]
+
     def has_one_home(self, stream: StreamName) -> bool:
         """Tell whether each row of a stream goes to one core alone: those of the first stream do."""
-        return stream == self.plan.streams[0]
+        return stream == self.centre
 
     def buckets(self, stream: StreamName, rows: pa.RecordBatch) -> Buckets:
         """Return the key of each row."""
@@ -159,13 +165,14 @@ class Replicate(Routing[MultiPlan]):
         return _earlier_text(self.name, self.cores, (), self.centre)
 
 
-MULTI_ROUTINGS: Final[tuple[type[MultiHash | MultiBucket | Replicate], ...]] = (MultiHash, MultiBucket, Replicate)
+MultiRouting = MultiHash | MultiBucket | Replicate
+MULTI_ROUTINGS: Final[tuple[type[MultiRouting], ...]] = (MultiHash, MultiBucket, Replicate)
 """The best first: ``"auto"`` is the first that a join allows."""
 
 
 def choose_multi_routing(
     wanted: MultiRoutingName, plan: MultiPlan, cores: int, largest: StreamName | None = None
-) -> Routing[MultiPlan]:
+) -> MultiRouting:
     """Return the first routing that applies, or the one asked for if it does."""
     if largest is not None and largest not in plan.schemas:
         raise SpecificationError(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.balance.generation_sets import GenerationSets
 from watersmeet.engine.multiway.block import Block, arrival_of, numbered_rows
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import chunk_of
@@ -22,22 +25,35 @@ from watersmeet.window.segment import Segment
 __all__ = ["StageRuns"]
 
 
-class StageRuns(DecodedRuns[IndexedChunk]):
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """A decoded run, and the generations under which its rows have their home on its core (None: all)."""
+
+    indexed: IndexedChunk
+    homes: GenerationSets | None = None
+
+
+class StageRuns(DecodedRuns[StageRun]):
     """The decoded runs of one core of a join of many streams."""
 
     def __init__(self, plan: MultiPlan, store: RunStore, cache: RunCache | None) -> None:
         super().__init__(store, cache)
         self._plan = plan
+        self.homes: dict[str, GenerationSets | None] = {}
+        """Of the rows of all runs, by the runs' keys."""
 
     def stages(self, runs: dict[StreamName, list[Run]], found: Found) -> Stages:
         """Return the stages that consist of the streams' runs."""
         stages = Stages(self._plan, {stream: some[0].first if some else 0 for stream, some in runs.items()})
+        self.homes.clear()
         for stream, some in runs.items():
             for run in some:
-                stages.of[stream].add(self.find(stream, run, found))
+                known = self.find(stream, run, found)
+                self.homes[run.key] = known.homes
+                stages.of[stream].add(known.indexed)
         return stages
 
-    def add(self, block: Block, stages: Stages, origin: Origin) -> Run:
+    def add(self, block: Block, stages: Stages, origin: Origin, homes: GenerationSets | None = None) -> Run:
         """Store a block (not empty) as a run, and add it to its stage."""
         stage = stages.of[block.stream]
         indexed = stage.add_block(block, stages.of)
@@ -45,14 +61,18 @@ class StageRuns(DecodedRuns[IndexedChunk]):
             partner: Index(segment.choice, self._entries(block, partner, segment))
             for partner, segment in indexed.segments.items()
         }
-        content = Content(block.rows, block.counts or {}, indexes)
-        return self.keep(content, indexed, indexed.chunk.place, origin)
+        content = Content(block.rows, block.counts or {}, indexes, homes)
+        run = self.keep(content, StageRun(indexed, homes), indexed.chunk.place, origin)
+        self.homes[run.key] = homes
+        return run
 
     def merge(self, stream: StreamName, runs: list[Run], stages: Stages) -> Run:
         """Merge runs into one of the next level; ``stages`` are sampled when its indexes are chosen."""
         store = stages.of[stream].rows
 
-        def add(chunks: list[IndexedChunk], origin: Origin) -> Run:
+        def add(known: list[StageRun], origin: Origin) -> Run:
+            chunks = [run.indexed for run in known]
+            homes = GenerationSets.joined([run.homes for run in known], [len(each.chunk.rows) for each in chunks])
             rows = one_batch(pa.Table.from_batches([indexed.chunk.rows for indexed in chunks]))
             counted = [counts for indexed in chunks if (counts := store.counts(indexed.chunk)) is not None]
             counts = {name: np.concatenate([own[name] for own in counted]) for name in counted[0]} if counted else None
@@ -60,7 +80,7 @@ class StageRuns(DecodedRuns[IndexedChunk]):
             for name, stage in stages.of.items():
                 if name != stream:
                     alone.of[name] = stage
-            return self.add(Block(stream, rows, counts, origin.first, {}), alone, origin)
+            return self.add(Block(stream, rows, counts, origin.first, {}), alone, origin, homes)
 
         return self.merged(stream, runs, add)
 
@@ -68,12 +88,13 @@ class StageRuns(DecodedRuns[IndexedChunk]):
         """Return the schema of a stream."""
         return self._plan.schemas[stream]
 
-    def decode(self, stream: StreamName, run: Run, content: Content) -> IndexedChunk:
+    def decode(self, stream: StreamName, run: Run, content: Content) -> StageRun:
         """Return a decoded run."""
         counts = dict(content.numbers) or None
         if not content.indexes:
             alone = Stages(self._plan, dict.fromkeys(self._plan.streams, run.first))
-            return alone.of[stream].add_block(Block(stream, content.rows, counts, run.first, {}), alone.of)
+            block = Block(stream, content.rows, counts, run.first, {})
+            return StageRun(alone.of[stream].add_block(block, alone.of), content.homes)
         numbers = run.first + np.arange(run.rows)
         segments = {}
         for partner, index in content.indexes.items():
@@ -82,10 +103,11 @@ class StageRuns(DecodedRuns[IndexedChunk]):
             segments[partner] = segment_of(index, rows, arrival_of(stream, partner, counts), run)
         place = Extent(run.low, run.high)
         chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
-        return IndexedChunk(chunk, segments)
+        return StageRun(IndexedChunk(chunk, segments), content.homes)
 
-    def nbytes(self, indexed: IndexedChunk, *, is_mapped: bool) -> int:
+    def nbytes(self, decoded: StageRun, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a decoded run takes."""
+        indexed = decoded.indexed
         own = sum(segment.index.nbytes if is_mapped else segment.nbytes for segment in indexed.segments.values())
         return own if is_mapped else own + indexed.chunk.nbytes
 
