@@ -1,9 +1,10 @@
 """Gives results in tables of bounded size, for ``pushes``; ``push`` returns one table.
 
-A table has at most ``contract.PAIRS_AT_ONCE`` rows, or rows of about ``result.BYTES_AT_ONCE`` bytes if that is less.
+A table has at most ``contract.PAIRS_AT_ONCE`` rows, or ``result.BYTES_AT_ONCE`` bytes if that is less, by the rows' own
+bytes; only a single row may have more.
 
 *Whole windows* (``kang`` and ``panjoin``, see :mod:`watersmeet.engine.topologies.whole_windows`) are probed when
-results are asked for. So no more is held than a table, or the pairs of a single row if they are more.
+results are asked for. So no more is held than a table, and in order the row numbers of a single row's pairs.
 
 *All other topologies* join a push in small slices, one after the other, and give the results of each. The first slice
 is so small that it cannot give more than a table; then slices grow while they give little. So the results of one slice

@@ -1,7 +1,7 @@
 """A join's state as bytes: versioned, checked, and made of JSON and Arrow IPC only.
 
 The sections (:mod:`watersmeet.engine.sections`) are the specification and progress as JSON, the left rows and the right
-rows, with one record batch per segment, and the pairs that the caller has not got yet. The rows do not show which
+rows, with a record batch or more per segment, and the pairs that the caller has not got yet. The rows do not show which
 topology saved them. Indexes are rebuilt with the join's structure when the rows are loaded.
 :mod:`watersmeet.engine.saved_state` writes and checks the parts.
 

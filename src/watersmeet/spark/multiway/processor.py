@@ -97,7 +97,8 @@ class MultiJoinProcessor(CoreProcessor):
                 partials = self._given(found_here, manifest)
                 if new.group is not None:
                     self.groups.add("pairs", new.group[partials.numbers[stream] - origin.first])
-                yield from stages.tables(partials)
+                if len(partials):
+                    yield from stages.tables(partials)
             strategy.count(block)
 
     def _count(self, stream: StreamName, new: Envelope) -> None:
