@@ -227,10 +227,11 @@ class Ranges:
         return pa.concat_tables(results) if results else RECORDS.empty_table()
 
     def release(self, results: pa.Table) -> None:
-        """Forget what the results before these stand for."""
-        for number in self._released:
+        """Forget what the results before these stand for; tables of bounded size may have parts of one answer."""
+        answers = pc.unique(results["answer"]).to_pylist()
+        for number in set(self._released).difference(answers):
             self._answers.pop(number, None)
-        self._released = pc.unique(results["answer"]).to_pylist()
+        self._released = answers
 
     def save(self, results: pa.Table) -> pa.Table:
         """Return the pairs of records."""

@@ -36,9 +36,9 @@ def relaxed(rows: int = 1, comparisons: int | None = None) -> Relaxed:
 
     Of two pairs whose later rows arrived at least ``rows`` apart, that of the earlier one comes first. With
     ``comparisons``, of two pairs that one row found, that whose other row arrived first comes first if those arrived at
-    least ``comparisons`` rows of their stream apart; after a restore, only rows that were held then are counted. So
-    ``relaxed()`` is ``"outer"``, and ``relaxed(comparisons=1)`` is ``"inner"``; the larger the numbers, the less is
-    there to be sorted, and the later is a pair released.
+    least ``comparisons`` rows of their stream apart. So ``relaxed()`` is ``"outer"``, and ``relaxed(comparisons=1)`` is
+    ``"inner"``; the larger the numbers, the less is there to be sorted, and the later is a pair released. Rows that
+    take no part, as late ones do not, are not counted, nor after a restore those that were not held then.
 
     Examples
     --------
