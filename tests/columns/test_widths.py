@@ -37,7 +37,7 @@ def test_widths(column: pa.Array, expected: list[int]) -> None:
 
 def test_rows_and_tables() -> None:
     rows = pa.record_batch({"a": [1, 2, 3], "s": ["", "abc", "x"]})
-    assert row_widths(rows, np.array([1, 1])).tolist() == [15, 15]
+    assert np.asarray(row_widths(rows, np.array([1, 1]))).tolist() == [15, 15]
     assert row_widths(rows.select(["a"]), np.array([1, 1])) == 8
     table = pa.Table.from_batches([rows, rows.slice(1)])
     assert table_widths(table).tolist() == [12, 15, 13, 15, 13]

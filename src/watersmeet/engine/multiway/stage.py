@@ -280,10 +280,12 @@ class Stages:
 
         def accepted(match: Match) -> tuple[Int32s, list[Int64s]]:
             numbers = [hidden_at(match.stored, position).take(match.row) for position in range(-len(new), 0)]
-            keep = None if accept is None else accept(numbers)
-            for stream, own in zip(new, numbers, strict=True):
-                keep = _both(keep, self._live(stream, own, partials.limits))
-            return (match.who, numbers) if keep is None else (match.who[keep], [own[keep] for own in numbers])
+            verdicts = [self._live(stream, own, partials.limits) for stream, own in zip(new, numbers, strict=True)]
+            verdicts += [] if accept is None else [accept(numbers)]
+            if all(verdict is None for verdict in verdicts):
+                return match.who, numbers
+            keep = np.logical_and.reduce([verdict for verdict in verdicts if verdict is not None])
+            return match.who[keep], [own[keep] for own in numbers]
 
         def verified() -> Iterator[Partials]:
             for at, numbers in in_portions(map(accepted, matches), expansion):
@@ -396,7 +398,3 @@ class Stages:
 
     def _found(self, partials: Partials) -> dict[StreamName, FoundRows]:
         return {stream: stage.rows.find(partials.numbers[stream]) for stream, stage in self.of.items()}
-
-
-def _both(one: Bools | None, other: Bools | None) -> Bools | None:
-    return other if one is None else one if other is None else one & other
