@@ -18,6 +18,7 @@ import watersmeet as wm
 from watersmeet.columns.values import evaluate, is_true
 from watersmeet.columns.vectors import Vector
 from watersmeet.spec import expression as ex
+from watersmeet.spec.membership import without_lists
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.typing import type_of
 
@@ -225,8 +226,9 @@ def test_oracle_conditions(text: str) -> None:
 )
 def test_constants(text: str, expected: bool) -> None:
     predicate = parse_predicate(text)
-    type_of(predicate, SCHEMAS)
-    assert is_true(predicate, lambda column: pytest.fail(str(column)), SCHEMAS, 1).tolist() == [expected]
+    planned = without_lists(predicate, SCHEMAS)
+    type_of(planned, SCHEMAS)
+    assert is_true(planned, lambda column: pytest.fail(str(column)), SCHEMAS, 1).tolist() == [expected]
     assert (oracle.Evaluator(SCHEMAS).value(predicate, {}) is True) == expected
 
 
