@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Content, DecodedRuns, Found, Index
@@ -20,8 +20,6 @@ from watersmeet.window.segment import Segment
 from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["WindowRuns", "segment_of"]
-
-Int64s = npt.NDArray[np.int64]
 
 SEQUENCE = "sequence"
 """Name of the arrival numbers that are kept: each row's own. All rows to come arrive after the stored ones."""

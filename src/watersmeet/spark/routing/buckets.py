@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.arrays import Float64s, Int64s
 from watersmeet.balance.placement import Span
 from watersmeet.columns.keys import axis_keys, axis_values
 from watersmeet.columns.vectors import to_float
@@ -20,8 +20,6 @@ from watersmeet.spec.typing import Schemas
 
 __all__ = ["HERE", "Reach", "find_buckets", "is_bucketable", "reach_of"]
 
-Floats = npt.NDArray[np.float64]
-Int64s = npt.NDArray[np.int64]
 Reach = tuple[Fraction, Fraction]
 """The lowest and the highest difference of two values that meet."""
 
@@ -73,7 +71,7 @@ def _of_integers(key: Int64s, reach: Reach, width: Fraction) -> Span:
     return ends[0] // step, ends[1] // step
 
 
-def _of_floats(values: Floats, reach: Reach, width: Fraction) -> Span:
+def _of_floats(values: Float64s, reach: Reach, width: Fraction) -> Span:
     size = max(float(width), float(np.finfo(float).tiny))
     # Values that share the last bucket anyway are moved towards zero, so that no later step overflows.
     edge = min(2 * FARTHEST * size, LARGEST_EDGE)
@@ -87,6 +85,6 @@ def _of_floats(values: Floats, reach: Reach, width: Fraction) -> Span:
     return _bucket_number(values + low - slack, size), _bucket_number(values + high + slack, size)
 
 
-def _bucket_number(values: Floats, width: float) -> Int64s:
+def _bucket_number(values: Float64s, width: float) -> Int64s:
     """Return bucket numbers; values so large that a bucket is not wider than their rounding share the last bucket."""
     return np.clip(np.floor(values / width), -FARTHEST, FARTHEST).astype(np.int64)
