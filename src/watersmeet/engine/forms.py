@@ -48,7 +48,6 @@ __all__ = ["COUNT", "RECORDS", "Count", "Form", "Found", "Ranges", "form_of"]
 Found = Match | RangeMatch
 
 COUNT: Final = pa.schema([pa.field("pairs", pa.int64(), nullable=False)])
-SIDES: Final = pa.array(list(OTHER_SIDE))
 RECORDS: Final = pa.schema(
     [
         pa.field(name, kind, nullable=False)
@@ -213,7 +212,7 @@ class Ranges:
         side = np.full(len(row), list(OTHER_SIDE).index(answer.side), np.int8)
         columns = {
             "answer": np.full(len(row), number),
-            "side": pa.DictionaryArray.from_arrays(side, SIDES),
+            "side": pa.DictionaryArray.from_arrays(side, list(OTHER_SIDE)),
             "row": row,
             "start": start,
             "end": end,
