@@ -84,7 +84,14 @@ def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Ma
     some: list[Match] = []
     pairs, nbytes = 0, 0
     for match in matches:
-        ends = np.cumsum(pair_widths(probing, match))
+        width, count = pair_widths(probing, match), len(match.who)
+        if isinstance(width, int):
+            room = min(contract.PAIRS_AT_ONCE - pairs, (BYTES_AT_ONCE - nbytes) // max(1, width))
+            if count <= room:  # as nearly always: there is nothing to be cut
+                some.append(match)
+                pairs, nbytes = pairs + count, nbytes + count * width
+                continue
+        ends = np.cumsum(same_width(width, count))
         begin, before = 0, 0
         while begin < len(ends):
             end = int(np.searchsorted(ends, before + BYTES_AT_ONCE - nbytes, "right"))
@@ -102,10 +109,11 @@ def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Ma
         yield some
 
 
-def pair_widths(probing: KeyedBatch, match: Match) -> Int64s:
-    """Return the bytes of each pair."""
-    widths = row_widths(probing.rows, match.who) + row_widths(match.stored, match.row)
-    return same_width(widths, len(match.who))
+def pair_widths(probing: KeyedBatch, match: Match) -> Int64s | int:
+    """Return the bytes of each pair: one number if all take the same, but for hidden columns."""
+    if probing.plan.pair_width is not None:
+        return probing.plan.pair_width
+    return row_widths(probing.rows, match.who) + row_widths(match.stored, match.row)
 
 
 def bounded_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

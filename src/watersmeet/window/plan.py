@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from watersmeet.columns.hidden import is_hidden
+from watersmeet.columns.widths import fixed_width
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SchemaError, SpecificationError
 from watersmeet.spec.expression import Column, Compare, Predicate, StreamName, streams_of
@@ -59,6 +60,12 @@ class JoinPlan:
         """The numbers of each branch's own axes."""
         ends = accumulate(map(len, self.branches), initial=len(self.axes))
         return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
+
+    @cached_property
+    def pair_width(self) -> int | None:
+        """The bytes of a pair; None if they depend on its values."""
+        widths = [fixed_width(column.type) for schema in self.schemas.values() for column in schema]
+        return None if None in widths else sum(width or 0 for width in widths)
 
     # --- as streams: see :mod:`watersmeet.window.streams` -------------------------------------------------------------
 

@@ -128,8 +128,16 @@ class Verifier:
     def __init__(self, plan: JoinPlan, side: StreamName) -> None:
         self.plan = plan
         self.side = side
+        self._checks: dict[tuple[tuple[int, ...], int | None, tuple[int, ...], bool], list[int]] = {}
 
     def checks(self, order: IndexOrder, own_axes: tuple[int, ...], *, window_holds: bool) -> list[int]:
+        """Return the axes on which candidates of an index are checked; a window's few indexes ask again and again."""
+        asked = order.equalities, order.key, own_axes, window_holds
+        if asked not in self._checks:
+            self._checks[asked] = self._find_checks(order, own_axes, window_holds=window_holds)
+        return self._checks[asked]
+
+    def _find_checks(self, order: IndexOrder, own_axes: tuple[int, ...], *, window_holds: bool) -> list[int]:
         """Return the axes on which candidates are checked: required ones that the order does not enforce, then others.
 
         ``own_axes`` are those of a branch. On them candidates are checked by each row's own ranges: ranges in a sorted

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.columns.widths import cuts_at
+from watersmeet.columns.widths import cuts_at, same_width
 from watersmeet.engine import result
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.result import in_tables, pair_widths
@@ -140,7 +140,7 @@ class WholeWindows(Topology):
                 if kept.count:
                     matches.append(kept)
                     found.pairs += kept.count
-                    found.nbytes += int(pair_widths(batch, kept).sum())
+                    found.nbytes += int(same_width(pair_widths(batch, kept), len(kept.who)).sum())
                 if fits and (found.pairs > contract.PAIRS_AT_ONCE or found.nbytes > result.BYTES_AT_ONCE):
                     return None
             found.matches.append(matches)
@@ -167,7 +167,7 @@ def _in_turn(batch: KeyedBatch, matches: list[Match]) -> Iterator[list[Match]]:
     arrived = [numbers_of(match.stored)[match.row] for match in matches]
     together = np.concatenate(arrived)
     order = np.argsort(together)
-    widths = np.concatenate([pair_widths(batch, match) for match in matches])
+    widths = np.concatenate([same_width(pair_widths(batch, match), len(match.who)) for match in matches])
     for part in cuts_at(widths[order], result.BYTES_AT_ONCE):
         first, last = together[order[part.start]], together[order[part.stop - 1]]
         some = [_kept(match, (first <= own) & (own <= last)) for match, own in zip(matches, arrived, strict=True)]
