@@ -71,8 +71,6 @@ def test_a_row_with_a_long_text_among_short_ones(topology: Any, order: Any) -> N
 @pytest.mark.parametrize("order", [None, "inner"])
 @pytest.mark.parametrize("topology", ["kang", "panjoin", "splitjoin", "handshake", "low_latency_handshake"])
 def test_a_push_gives_a_table_of_several_chunks(topology: Any, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if topology == "handshake" and order is not None:
-        pytest.skip("handshake gives no order")
     monkeypatch.setattr(gather, "MOST_BYTES", TABLE, raising=False)
     texts = [f"{number:03}" + "x" * WIDTH for number in range(40)]
     join = wm.StreamJoin(

@@ -38,8 +38,6 @@ def rows(push: int) -> pa.Table:
 @pytest.mark.parametrize("order", [None, "inner"])
 @pytest.mark.parametrize("topology", ["panjoin", "splitjoin", "handshake", "low_latency_handshake"])
 def test_two_streams(topology: Any, order: Any, window: str) -> None:
-    if topology == "handshake" and order is not None:
-        pytest.skip("handshake gives no order")
     options: dict[str, Any] = {"topology": topology, "order": order, "cores": 2, "block_rows": 16}
     join = wm.StreamJoin(left=SCHEMA, right=SCHEMA, on="left.k = right.k", window=WINDOWS[window], **options)
     for push in range(PUSHES):
