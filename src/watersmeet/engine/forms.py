@@ -1,8 +1,9 @@
 """In which form a join gives its results: as pairs, as ranges of sorted rows, or as their number.
 
 Pairs are gathered by :mod:`watersmeet.engine.result`. The other two forms do not look at the rows that are met, so a
-push costs the same however many these are (PanJoin, section III-D). All three come in tables, and go the same ways from
-where they are found to the caller: a topology asks its layout, which asks the form.
+push costs little more where these are many: 1.2 to 1.5 times for 16,384 a row (PanJoin, section III-D). All three
+come in tables, and go the same ways from where they are found to the caller: a topology asks its layout, which asks
+the form.
 
 *Count.* A table of one number. Many of them are added up when the caller gets them.
 

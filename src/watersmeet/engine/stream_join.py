@@ -80,7 +80,7 @@ class StreamJoin(Lifecycle):
         also if pushes are collected. ``wm.relaxed(rows=…, comparisons=…)`` is less precise, which costs less. In
         ``handshake`` a pair is held back until none before it can come, about as long as rows take to meet.
     result
-        ``"pairs"``, or a form that costs the same however many rows a row meets. ``"count"``: a table of one number,
+        ``"pairs"``, or a form that costs little more where a row meets thousands. ``"count"``: a table of one number,
         how many ``pairs`` there are. ``"ranges"``: records of the sorted rows that one row meets, from ``start`` to
         ``end``, or with ``not`` all but these; ``pairs`` counts them, and :meth:`pairs_of` returns them.
     fanout
