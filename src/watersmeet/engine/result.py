@@ -13,6 +13,7 @@ from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_widths
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.kinds import How, may_be_null, returns_left_rows
 from watersmeet.subwindow import contract
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.stream_window import Match
@@ -27,22 +28,28 @@ __all__ = [
     "pair_widths",
     "result_schema",
     "table_of_pairs",
+    "unmatched_rows",
 ]
 
 BYTES_AT_ONCE: Final = 64 << 20
 """Bytes of a table of bounded size, if its rows are not longer: they count with their own bytes."""
 
 
-def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = True) -> pa.Schema:
-    """Return the schema of pairs: all left columns, then all right ones; a name on both sides gets its side as prefix.
+def result_schema(left: pa.Schema, right: pa.Schema, *, how: How = "inner", case_sensitive: bool = True) -> pa.Schema:
+    """Return the schema of results: all left columns, then all right ones; names on both sides get it as prefix.
 
-    Names that differ only in case are equal, unless ``case_sensitive``.
+    Names that differ only in case are equal, unless ``case_sensitive``. Columns of a side that may be missing may be
+    null. Semi and anti joins have the left columns alone, under their own names.
     """
+    if returns_left_rows(how):
+        return pa.schema(list(left))
     key = str if case_sensitive else str.lower
     both = {key(name) for name in left.names} & {key(name) for name in right.names}
     sides: tuple[tuple[StreamName, pa.Schema], ...] = (("left", left), ("right", right))
     fields = [
-        column.with_name(f"{side}_{column.name}") if key(column.name) in both else column
+        _as_nullable(column, may_be_null(how, side)).with_name(
+            f"{side}_{column.name}" if key(column.name) in both else column.name
+        )
         for side, schema in sides
         for column in schema
     ]
@@ -55,6 +62,18 @@ def result_schema(left: pa.Schema, right: pa.Schema, *, case_sensitive: bool = T
             "rename the columns before the join",
         )
     return pa.schema(fields)
+
+
+def _as_nullable(column: pa.Field, nullable: bool) -> pa.Field:  # noqa: FBT001 -- a private function's one switch
+    return column.with_nullable(nullable=True) if nullable else column
+
+
+def unmatched_rows(rows: pa.RecordBatch, side: StreamName, schema: pa.Schema) -> pa.Table:
+    """Return rows of a side that matched none as results: with nulls for the other side, if that is in ``schema``."""
+    missing = list(schema)[rows.num_columns :] if side == "left" else list(schema)[: len(schema) - rows.num_columns]
+    nulls = [pa.nulls(rows.num_rows, column.type) for column in missing]
+    columns = [*rows.columns, *nulls] if side == "left" else [*nulls, *rows.columns]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -> pa.Table:

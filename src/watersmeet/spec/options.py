@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.kinds import How
 from watersmeet.spec.ordering import STRICT, Relaxed
 from watersmeet.spec.typing import check_depth
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows
@@ -40,7 +41,6 @@ __all__ = [
     "refuse_weights",
 ]
 
-How = Literal["inner"]
 Late = Literal["drop", "error"]
 ResultForm = Literal["pairs", "ranges", "count"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
@@ -62,7 +62,6 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
 """Options that are one of a few; all others are numbers."""
 BESIDE: Final = {"order": "wm.relaxed(rows=…)"}
 """What an option may be beside its choices."""
-NEXT_STEPS: Final = {"how": "leave how out: outer, semi and anti joins are not supported yet"}
 SECONDS: Final = ("batch_seconds",)
 """Options that are a span of time; all other numbers count something."""
 UNSET: Final = ("batch_rows", "batch_seconds", "fanout")
@@ -78,8 +77,7 @@ def check_options(**given: object) -> None:
         if name in CHOICES:
             if value not in CHOICES[name]:
                 allowed = ", ".join([*map(repr, CHOICES[name]), *([BESIDE[name]] if name in BESIDE else [])])
-                next_step = NEXT_STEPS.get(name, f"leave {name} out, or give one of these")
-                raise _refused(name, value, allowed, next_step)
+                raise _refused(name, value, allowed, f"leave {name} out, or give one of these")
         elif value is None and name in UNSET:
             continue
         elif name in SECONDS:
