@@ -291,8 +291,5 @@ def _content(rows: pa.RecordBatch, schema: pa.Schema, choices: Mapping[str, Any]
 
 def _choice(saved: Mapping[str, Any]) -> Choice:
     order = saved["order"]
-    return Choice(
-        saved["structure"],
-        IndexOrder(tuple(order["equalities"]), order["key"], tuple(order["borders"])),
-        saved["reason"],
-    )
+    own = IndexOrder(tuple(order["equalities"]), order["key"], tuple(order["borders"]))
+    return Choice(**{**saved, "order": own})

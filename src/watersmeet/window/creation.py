@@ -154,7 +154,7 @@ class Creator:
             return choices
         because = "keys of text begin behind what neighbouring texts share"
         return [
-            Choice(choice.structure, replace(choice.order, borders=borders), f"{choice.reason}; {because}")
+            replace(choice, order=replace(choice.order, borders=borders), reason=f"{choice.reason}; {because}")
             for choice in choices
         ]
 
