@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.spark import remembered
-from watersmeet.spark.remembered import Remembered
+from watersmeet.spark.remembered import Owner, Remembered, Turns
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_value_put_again_counts_once(memory: Remembered[str, int]) -> None:
 def test_what_is_gone_makes_room(memory: Remembered[str, int]) -> None:
     memory.put("a", 1, 5)
     memory.put("b", 2, 5)
-    memory.forget(lambda key: key == "a")
+    memory.forget(lambda key, _: key == "a")
     assert memory.pop("a") is None
     memory.put("c", 3, 5)
     assert known(memory, "abc") == "bc"
@@ -54,3 +54,29 @@ def test_what_is_gone_makes_room(memory: Remembered[str, int]) -> None:
     memory.put("d", 4, 10)
     memory.put("e", 5, 0)
     assert known(memory, "de") == "de"
+
+
+def served(turns: Turns, cores: str, join: str = "j") -> str:
+    return "".join(core for core in cores if turns.serves(Owner(join, ord(core))))
+
+
+def test_a_core_is_served_until_it_misses_a_micro_batch() -> None:
+    turns = Turns()
+    for micro_batch in ("abc", "cba", "bac"):
+        for core in micro_batch:
+            turns.begin(Owner("j", ord(core)))
+            assert core in served(turns, "abc")
+    assert served(turns, "abc") == "abc"
+    for core in "ababab":
+        turns.begin(Owner("j", ord(core)))
+    assert served(turns, "abc") == "ab"
+
+
+def test_the_turns_of_another_join_say_nothing() -> None:
+    turns = Turns()
+    turns.begin(Owner("slow", ord("a")))
+    for _ in range(9):
+        turns.begin(Owner("fast", ord("a")))
+    assert served(turns, "a", "slow") == "a"
+    assert served(turns, "b", "slow") == ""
+    assert served(turns, "a", "other") == ""

@@ -38,6 +38,7 @@ from watersmeet.spark.envelope import Envelope, open_blob, together
 from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.output import Report, report_rows, result_rows
+from watersmeet.spark.remembered import Owner
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import DecodedRuns, Found
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
@@ -197,7 +198,7 @@ class CoreProcessor(StatefulProcessor):
     def _open(self, core: int) -> Manifest:
         """Return the core's manifest."""
         manifest = self._store.load(self._identity, self._streams.schemas)
-        self.runs.begin(f"{manifest.join} {core}", manifest.runs)
+        self.runs.begin(Owner(manifest.join, core), manifest.runs)
         return manifest
 
     def _held(self, core: int, manifest: Manifest) -> Report:

@@ -2,10 +2,12 @@
 
 A run is *decoded* once, when its rows arrive, and put into the cache with its sorted keys (see
 :mod:`watersmeet.spark.run_cache`). So another worker copies keys but does not sort. Only a run that is neither
-remembered nor in the cache is read from the state store and sorted again.
+remembered nor in the cache is read from the state store and sorted again, and then put into the cache anew.
 
 Remembered runs (see :mod:`watersmeet.spark.remembered`) and those in the cache are found by the run's key, which stands
 for its content, and are never changed. A column that was added to a stream after a run was stored is null in its rows.
+A run is forgotten when its core says that it is gone. Those of the worker's other cores stay, unless their file is gone
+while it is mapped, which takes room on the disk, or the core is with another worker.
 
 Trust. A checkpoint's state comes from outside, so a run that is read from it is validated in full. For 1 M rows that
 takes no time for columns of fixed width, and 3 to 7 ms for a column of text; reading them from the state takes much
@@ -19,7 +21,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
@@ -39,7 +41,7 @@ from watersmeet.columns.hidden import (
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.spark.compact_integers import compact, restore
 from watersmeet.spark.envelope import COUNT, to_blob
-from watersmeet.spark.remembered import Remembered
+from watersmeet.spark.remembered import Owner, Remembered, Turns
 from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.errors import SnapshotError
@@ -93,6 +95,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    owner: Owner
     decoded: Any
     mapped: MappedRun | None
     """The file it lies in; None for one in this worker's own memory."""
@@ -102,9 +105,15 @@ class _Known:
     def is_good_for(self, schema: pa.Schema) -> bool:
         return self.schema.equals(schema) and (self.mapped is None or self.mapped.is_intact)
 
+    @property
+    def holds_file(self) -> bool:
+        """Whether its file takes room on the disk even when it is removed."""
+        return self.mapped is not None and not self.mapped.is_copy
+
 
 _remembered: Remembered[str, _Known] = Remembered()
 """Decoded runs by their keys, of any join. The worker's own: nothing outside refers to it."""
+_turns: Final = Turns()
 
 
 class DecodedRuns(ABC, Generic[Decoded]):
@@ -114,7 +123,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
         self._store = store
         self._cache = cache
         self._used: list[MappedRun] = []
-        self._owner = ""
+        self._owner = Owner("", 0)
 
     @abstractmethod
     def schema(self, stream: StreamName) -> pa.Schema:
@@ -122,20 +131,29 @@ class DecodedRuns(ABC, Generic[Decoded]):
 
     @abstractmethod
     def decode(self, stream: StreamName, run: Run, content: Content) -> Decoded:
-        """Decode a run; if its content has no indexes, its rows are sorted."""
+        """Decode a run whose content has its indexes."""
+
+    @abstractmethod
+    def index(self, stream: StreamName, run: Run, content: Content) -> tuple[Decoded, dict[str, Index]]:
+        """Decode a run whose content has no indexes: its rows are sorted. Return the indexes too."""
 
     @abstractmethod
     def nbytes(self, decoded: Decoded, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a decoded run takes; mapped rows take none."""
 
-    def begin(self, owner: str, runs: Mapping[StreamName, Iterable[Run]]) -> None:
-        """Begin a micro-batch of ``owner``, a core of a join; runs that other workers have removed are forgotten."""
+    def begin(self, owner: Owner, runs: Mapping[StreamName, Iterable[Run]]) -> None:
+        """Begin a micro-batch of ``owner``, which has these ``runs``; those that are gone are forgotten."""
         self._owner = owner
         self._used = []
-        if self._cache is not None:
-            live = {run.key for some in runs.values() for run in some}
-            has_file = self._cache.has
-            _remembered.forget(lambda key: key not in live and not has_file(key))
+        _turns.begin(owner)
+        live = {run.key for some in runs.values() for run in some}
+
+        def is_gone(key: str, known: _Known) -> bool:
+            if key in live or (self._cache is not None and self._cache.has(key)):
+                return False
+            return known.owner == owner or known.holds_file or not _turns.serves(known.owner)
+
+        _remembered.forget(is_gone)
 
     def find(self, stream: StreamName, run: Run, found: Found) -> Decoded:
         """Return a decoded run: remembered, mapped, or read from the state."""
@@ -158,16 +176,19 @@ class DecodedRuns(ABC, Generic[Decoded]):
             mapped = None
             found.read += 1
             content = _from_state(run, self._store.read(run), schema)
-        decoded = self.decode(stream, run, content)
+        if content.indexes:
+            decoded = self.decode(stream, run, content)
+        else:
+            decoded, indexes = self.index(stream, run, content)
+            self._put(run.key, replace(content, indexes=indexes))
         self._remember(run.key, decoded, mapped, schema)
         return decoded
 
     def keep(self, content: Content, decoded: Decoded, place: Extent, origin: Origin) -> Run:
         """Write content as a run; remember the decoded run, and put it into the cache for other workers."""
-        run = self._store.write(_to_state(content), content.rows.num_rows, place, origin=origin, owner=self._owner)
+        run = self._store.write(_to_state(content), content.rows.num_rows, place, origin=origin, owner=str(self._owner))
         self._remember(run.key, decoded, None, content.rows.schema)
-        if self._cache is not None:
-            self._cache.put(run.key, _to_cache(content))
+        self._put(run.key, content)
         return run
 
     def merged(self, stream: StreamName, runs: list[Run], add: Callable[[list[Decoded], Origin], Run]) -> Run:
@@ -194,9 +215,13 @@ class DecodedRuns(ABC, Generic[Decoded]):
                 "restart the query: it goes on from its checkpoint, without the damaged file",
             )
 
+    def _put(self, key: str, content: Content) -> None:
+        if self._cache is not None:
+            self._cache.put(key, _to_cache(content))
+
     def _remember(self, key: str, decoded: Decoded, mapped: MappedRun | None, schema: pa.Schema) -> None:
-        is_mapped = mapped is not None and not mapped.is_copy
-        _remembered.put(key, _Known(decoded, mapped, schema), self.nbytes(decoded, is_mapped=is_mapped))
+        known = _Known(self._owner, decoded, mapped, schema)
+        _remembered.put(key, known, self.nbytes(decoded, is_mapped=known.holds_file))
 
 
 def _to_state(content: Content) -> pa.Buffer:

@@ -45,8 +45,7 @@ class WindowRuns(DecodedRuns[Segment]):
         """Store a batch (not empty) as a run, and add it to its window."""
         segment = own.append(batch, other)
         numbers = {} if batch.arrival is None else {SEQUENCE: batch.arrival.sequence}
-        index = Index(segment.choice, batch.entries(segment.choice.order, 0))
-        content = Content(batch.rows, numbers, {WHOLE: index})
+        content = Content(batch.rows, numbers, _indexes(batch, segment))
         return self.keep(content, segment, segment.place, origin)
 
     def merge(self, side: StreamName, runs: list[Run], other: StreamWindow) -> Run:
@@ -66,13 +65,15 @@ class WindowRuns(DecodedRuns[Segment]):
         """Return the schema of a side."""
         return self._plan.schemas[stream]
 
-    def decode(self, stream: StreamName, run: Run, content: Content) -> Segment:
+    def decode(self, stream: StreamName, run: Run, content: Content) -> Segment:  # noqa: ARG002 -- as declared
         """Return the segment of a run."""
-        arrival = _arrival(content.numbers.get(SEQUENCE))
-        if content.indexes:
-            return segment_of(content.indexes[WHOLE], content.rows, arrival, run)
-        batch = KeyedBatch(self._plan, stream, content.rows, arrival)
-        return StreamWindow(self._plan, stream).append(batch, None)
+        return segment_of(content.indexes[WHOLE], content.rows, _arrival(content.numbers.get(SEQUENCE)), run)
+
+    def index(self, stream: StreamName, run: Run, content: Content) -> tuple[Segment, dict[str, Index]]:  # noqa: ARG002 -- as declared
+        """Return the segment of a run, and its index."""
+        batch = KeyedBatch(self._plan, stream, content.rows, _arrival(content.numbers.get(SEQUENCE)))
+        segment = StreamWindow(self._plan, stream).append(batch, None)
+        return segment, _indexes(batch, segment)
 
     def nbytes(self, piece: Segment, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a segment takes."""
@@ -84,6 +85,10 @@ def segment_of(index: Index, rows: pa.RecordBatch, arrival: Arrival | None, run:
     segment = Segment(index.choice, create(index.choice, run.rows, None), run.rows, ChunkedRows(run.rows))
     segment.store(index.entries, rows, arrival, Extent(run.low, run.high))
     return segment
+
+
+def _indexes(batch: KeyedBatch, segment: Segment) -> dict[str, Index]:
+    return {WHOLE: Index(segment.choice, batch.entries(segment.choice.order, 0))}
 
 
 def _arrival(sequence: Int64s | None) -> Arrival | None:

@@ -57,11 +57,7 @@ class StageRuns(DecodedRuns[StageRun]):
         """Store a block (not empty) as a run, and add it to its stage."""
         stage = stages.of[block.stream]
         indexed = stage.add_block(block, stages.of)
-        indexes = {
-            partner: Index(segment.choice, self._entries(block, partner, segment))
-            for partner, segment in indexed.segments.items()
-        }
-        content = Content(block.rows, block.counts or {}, indexes, homes)
+        content = Content(block.rows, block.counts or {}, self._indexes(block, indexed), homes)
         run = self.keep(content, StageRun(indexed, homes), indexed.chunk.place, origin)
         self.homes[run.key] = homes
         return run
@@ -91,10 +87,6 @@ class StageRuns(DecodedRuns[StageRun]):
     def decode(self, stream: StreamName, run: Run, content: Content) -> StageRun:
         """Return a decoded run."""
         counts = dict(content.numbers) or None
-        if not content.indexes:
-            alone = Stages(self._plan, dict.fromkeys(self._plan.streams, run.first))
-            block = Block(stream, content.rows, counts, run.first, {})
-            return StageRun(alone.of[stream].add_block(block, alone.of), content.homes)
         numbers = run.first + np.arange(run.rows)
         segments = {}
         for partner, index in content.indexes.items():
@@ -105,11 +97,24 @@ class StageRuns(DecodedRuns[StageRun]):
         chunk = chunk_of(self._plan.streams_from(stream), run.first, content.rows, counts, place)
         return StageRun(IndexedChunk(chunk, segments), content.homes)
 
+    def index(self, stream: StreamName, run: Run, content: Content) -> tuple[StageRun, dict[str, Index]]:
+        """Return a decoded run, and an index for each neighbour."""
+        alone = Stages(self._plan, dict.fromkeys(self._plan.streams, run.first))
+        block = Block(stream, content.rows, dict(content.numbers) or None, run.first, {})
+        indexed = alone.of[stream].add_block(block, alone.of)
+        return StageRun(indexed, content.homes), self._indexes(block, indexed)
+
     def nbytes(self, decoded: StageRun, *, is_mapped: bool) -> int:
         """Return the bytes of memory that a decoded run takes."""
         indexed = decoded.indexed
         own = sum(segment.index.nbytes if is_mapped else segment.nbytes for segment in indexed.segments.values())
         return own if is_mapped else own + indexed.chunk.nbytes
+
+    def _indexes(self, block: Block, indexed: IndexedChunk) -> dict[str, Index]:
+        return {
+            partner: Index(segment.choice, self._entries(block, partner, segment))
+            for partner, segment in indexed.segments.items()
+        }
 
     def _entries(self, block: Block, partner: StreamName, segment: Segment) -> Entries:
         return block.batch(self._plan.pair(block.stream, partner)).entries(segment.choice.order, 0)
