@@ -40,7 +40,7 @@ from watersmeet.spark.identity import Identity
 from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.remembered import Owner
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import DecodedRuns, Found
+from watersmeet.spark.runs import DecodedRuns
 from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
 from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SnapshotError
@@ -101,7 +101,7 @@ class CoreProcessor(StatefulProcessor):
         """Return the join's decoded runs."""
 
     @abstractmethod
-    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope]) -> Iterator[pa.Table]:
         """Yield a micro-batch's results in tables of bounded size, and add its rows to the manifest as runs."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class CoreProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Join one micro-batch of this core's envelopes."""
         begin = time.perf_counter()
-        core, found = int(key[0]), Found()
+        core = int(key[0])
         manifest = self._open(core)
         watermark = self._watermark(timerValues)
         arrived, counted, counts = self._arrived(rows, watermark)
@@ -141,7 +141,7 @@ class CoreProcessor(StatefulProcessor):
         self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
         pairs = 0
-        for results in bounded_tables(self.join(manifest, arrived, found)):
+        for results in bounded_tables(self.join(manifest, arrived)):
             pairs += results.num_rows
             yield result_rows(results)
         done = time.perf_counter()
@@ -163,9 +163,6 @@ class CoreProcessor(StatefulProcessor):
             given_elsewhere=self.given_elsewhere,
             late_rows=counts.late_rows,
             null_rows=counts.null_rows,
-            runs_remembered=found.remembered,
-            runs_mapped=found.mapped,
-            runs_read=found.read,
             work_seconds=done - ready,
             busy_seconds=time.perf_counter() - begin,
             groups=self.groups.report(),
@@ -202,13 +199,16 @@ class CoreProcessor(StatefulProcessor):
         return manifest
 
     def _held(self, core: int, manifest: Manifest) -> Report:
-        """Return what a core reports of the rows that it holds."""
+        """Return what a core reports of the rows that it holds, and of where it found them."""
         runs = [run for some in manifest.runs.values() for run in some]
         return Report(
             core,
             window_rows=sum(run.rows for run in runs),
             state_bytes=sum(run.nbytes for run in runs),
             runs=len(runs),
+            runs_remembered=self.runs.found.remembered,
+            runs_mapped=self.runs.found.mapped,
+            runs_read=self.runs.found.read,
             generation=self.live.newest,
             oldest=min((run.generation for run in runs), default=self.live.newest),
             newest_bytes=json.dumps(self.newest_bytes(manifest)),

@@ -20,7 +20,6 @@ from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spark.tables import Tables
 from watersmeet.spark.window_runs import WindowRuns
@@ -55,9 +54,9 @@ class JoinProcessor(CoreProcessor):
         self._window_runs = WindowRuns(self._plan, store, cache)
         return self._window_runs
 
-    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope]) -> Iterator[pa.Table]:
         """Yield the pairs of a micro-batch."""
-        self._windows = self._window_runs.windows(manifest.runs, found)
+        self._windows = self._window_runs.windows(manifest.runs)
         for side in ("left", "right"):
             own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
             batch = self._batch(side, arrived[side])

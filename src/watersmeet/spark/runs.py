@@ -65,7 +65,10 @@ HOMES: Final = "homes "
 
 @dataclass(slots=True)
 class Found:
-    """The number of runs that were remembered, mapped and read."""
+    """The number of runs that were remembered, mapped and read in a micro-batch.
+
+    A run that is found again while it is remembered is counted once; one that is mapped or read again, each time.
+    """
 
     remembered: int = 0
     mapped: int = 0
@@ -123,6 +126,9 @@ class DecodedRuns(ABC, Generic[Decoded]):
         self._store = store
         self._cache = cache
         self._used: list[MappedRun] = []
+        self._known: set[str] = set()
+        """The keys of runs that were found in this micro-batch, or are new."""
+        self.found = Found()
         self._owner = Owner("", 0)
 
     @abstractmethod
@@ -145,6 +151,8 @@ class DecodedRuns(ABC, Generic[Decoded]):
         """Begin a micro-batch of ``owner``, which has these ``runs``; those that are gone are forgotten."""
         self._owner = owner
         self._used = []
+        self._known = set()
+        self.found = Found()
         _turns.begin(owner)
         live = {run.key for some in runs.values() for run in some}
 
@@ -155,12 +163,13 @@ class DecodedRuns(ABC, Generic[Decoded]):
 
         _remembered.forget(is_gone)
 
-    def find(self, stream: StreamName, run: Run, found: Found) -> Decoded:
+    def find(self, stream: StreamName, run: Run) -> Decoded:
         """Return a decoded run: remembered, mapped, or read from the state."""
         schema = self.schema(stream)
         known = _remembered.get(run.key)
         if known is not None and known.is_good_for(schema):
-            found.remembered += 1
+            self.found.remembered += run.key not in self._known
+            self._known.add(run.key)
             if known.mapped is not None:
                 self._used.append(known.mapped)
             decoded: Decoded = known.decoded
@@ -168,13 +177,13 @@ class DecodedRuns(ABC, Generic[Decoded]):
         mapped = None if self._cache is None else self._cache.get(run.key)
         content = None if mapped is None else _from_cache(mapped.content, schema)
         if mapped is not None and content is not None:
-            found.mapped += 1
+            self.found.mapped += 1
             self._used.append(mapped)
         else:
             if self._cache is not None and mapped is not None:
                 self._cache.drop(run.key)
             mapped = None
-            found.read += 1
+            self.found.read += 1
             content = _from_state(run, self._store.read(run), schema)
         if content.indexes:
             decoded = self.decode(stream, run, content)
@@ -193,7 +202,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
 
     def merged(self, stream: StreamName, runs: list[Run], add: Callable[[list[Decoded], Origin], Run]) -> Run:
         """Merge runs into one of the next level, in their order; ``add`` stores it, given the decoded runs."""
-        decoded = [self.find(stream, run, Found()) for run in runs]
+        decoded = [self.find(stream, run) for run in runs]
         run = add(decoded, Origin(stream, runs[-1].level + 1, runs[0].first, runs[-1].generation))
         for old in runs:
             self.remove(old)
@@ -220,6 +229,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
             self._cache.put(key, _to_cache(content))
 
     def _remember(self, key: str, decoded: Decoded, mapped: MappedRun | None, schema: pa.Schema) -> None:
+        self._known.add(key)
         known = _Known(self._owner, decoded, mapped, schema)
         _remembered.put(key, known, self.nbytes(decoded, is_mapped=known.holds_file))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int64s
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Content, DecodedRuns, Found, Index
+from watersmeet.spark.runs import Content, DecodedRuns, Index
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import create
@@ -34,11 +34,11 @@ class WindowRuns(DecodedRuns[Segment]):
         super().__init__(store, cache)
         self._plan = plan
 
-    def windows(self, runs: dict[StreamName, list[Run]], found: Found) -> dict[StreamName, StreamWindow]:
+    def windows(self, runs: dict[StreamName, list[Run]]) -> dict[StreamName, StreamWindow]:
         """Return the windows that consist of each side's runs."""
         windows = {side: StreamWindow(self._plan, side) for side in runs}
         for side, window in windows.items():
-            window.segments.extend(self.find(side, run, found) for run in runs[side])
+            window.segments.extend(self.find(side, run) for run in runs[side])
         return windows
 
     def add(self, batch: KeyedBatch, own: StreamWindow, other: StreamWindow, origin: Origin) -> Run:

@@ -32,7 +32,6 @@ from watersmeet.spark.identity import Identity
 from watersmeet.spark.multiway.stage_runs import StageRuns
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spark.tables import Tables
 from watersmeet.spec.expression import StreamName
@@ -81,9 +80,9 @@ class MultiJoinProcessor(CoreProcessor):
         self._stage_runs = StageRuns(self._plan, store, cache)
         return self._stage_runs
 
-    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope], found: Found) -> Iterator[pa.Table]:
+    def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope]) -> Iterator[pa.Table]:
         """Yield the results of a micro-batch."""
-        strategy = self._strategy = self._recalled(manifest, found)
+        strategy = self._strategy = self._recalled(manifest)
         self._at_home.clear()
         stages = strategy.stages
         for stream, new in arrived.items():
@@ -155,15 +154,15 @@ class MultiJoinProcessor(CoreProcessor):
             return
         self._strategy.expire(before)
         for stream in self._merged:
-            chunks = [self._stage_runs.find(stream, run, Found()).indexed for run in manifest.runs[stream]]
+            chunks = [self._stage_runs.find(stream, run).indexed for run in manifest.runs[stream]]
             self._strategy.stages.of[stream].replace(chunks)
         self._merged.clear()
         _remembered.put(_keys(manifest), self._strategy, _nbytes(self._strategy))
 
-    def _recalled(self, manifest: Manifest, found: Found) -> Circular:
+    def _recalled(self, manifest: Manifest) -> Circular:
         """Return the strategy that joined the last micro-batch, if its stages are still valid, or a new one."""
         known = _remembered.pop(_keys(manifest))
-        stages = self._stage_runs.stages(manifest.runs, found)
+        stages = self._stage_runs.stages(manifest.runs)
         if known is not None and all(
             _are_the_same(stage.rows, known.stages.of[stream].rows) for stream, stage in stages.of.items()
         ):

@@ -14,7 +14,7 @@ from watersmeet.engine.multiway.rows import chunk_of
 from watersmeet.engine.multiway.stage import IndexedChunk, Stages
 from watersmeet.spark.envelope import one_batch
 from watersmeet.spark.run_cache import RunCache
-from watersmeet.spark.runs import Content, DecodedRuns, Found, Index
+from watersmeet.spark.runs import Content, DecodedRuns, Index
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spark.window_runs import segment_of
 from watersmeet.spec.expression import StreamName
@@ -42,13 +42,13 @@ class StageRuns(DecodedRuns[StageRun]):
         self.homes: dict[str, GenerationSets | None] = {}
         """Of the rows of all runs, by the runs' keys."""
 
-    def stages(self, runs: dict[StreamName, list[Run]], found: Found) -> Stages:
+    def stages(self, runs: dict[StreamName, list[Run]]) -> Stages:
         """Return the stages that consist of the streams' runs."""
         stages = Stages(self._plan, {stream: some[0].first if some else 0 for stream, some in runs.items()})
         self.homes.clear()
         for stream, some in runs.items():
             for run in some:
-                known = self.find(stream, run, found)
+                known = self.find(stream, run)
                 self.homes[run.key] = known.homes
                 stages.of[stream].add(known.indexed)
         return stages
