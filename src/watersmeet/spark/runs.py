@@ -5,9 +5,11 @@ A run is *decoded* once, when its rows arrive, and put into the cache with its s
 remembered nor in the cache is read from the state store and sorted again, and then put into the cache anew.
 
 Remembered runs (see :mod:`watersmeet.spark.remembered`) and those in the cache are found by the run's key, which stands
-for its content, and are never changed. A column that was added to a stream after a run was stored is null in its rows.
-A run is forgotten when its core says that it is gone. Those of the worker's other cores stay, unless their file is gone
-while it is mapped, which takes room on the disk, or the core is with another worker.
+for its rows; these never change. A column that was added to a stream after a run was stored is null in its rows. Where
+a query was started again with another structure, its runs are sorted anew.
+
+A run is forgotten when its core says that it is gone. Those of the worker's other cores stay, unless their core is with
+another worker, or their file is gone while it is mapped, which takes room on the disk.
 
 Trust. A checkpoint's state comes from outside, so a run that is read from it is validated in full. For 1 M rows that
 takes no time for columns of fixed width, and 3 to 7 ms for a column of text; reading them from the state takes much
@@ -46,6 +48,7 @@ from watersmeet.spark.run_cache import MappedRun, RunCache
 from watersmeet.spark.state import Origin, Run, RunStore
 from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.options import Structure
 from watersmeet.subwindow.choose import Choice, IndexOrder
 from watersmeet.subwindow.contract import Entries
 from watersmeet.window.payload import Extent
@@ -102,11 +105,14 @@ class _Known:
     decoded: Any
     mapped: MappedRun | None
     """The file it lies in; None for one in this worker's own memory."""
+    structure: Structure
+    """What was asked for."""
     schema: pa.Schema
     """What its rows were read as: columns may be added when a query starts again."""
 
-    def is_good_for(self, schema: pa.Schema) -> bool:
-        return self.schema.equals(schema) and (self.mapped is None or self.mapped.is_intact)
+    def is_good_for(self, schema: pa.Schema, structure: Structure) -> bool:
+        is_intact = self.mapped is None or self.mapped.is_intact
+        return is_intact and self.structure == structure and self.schema.equals(schema)
 
     @property
     def holds_file(self) -> bool:
@@ -122,9 +128,10 @@ _turns: Final = Turns()
 class DecodedRuns(ABC, Generic[Decoded]):
     """The decoded runs of one core."""
 
-    def __init__(self, store: RunStore, cache: RunCache | None) -> None:
+    def __init__(self, store: RunStore, cache: RunCache | None, structure: Structure) -> None:
         self._store = store
         self._cache = cache
+        self._structure = structure
         self._used: list[MappedRun] = []
         self._known: set[str] = set()
         """The keys of runs that were found in this micro-batch, or are new."""
@@ -141,7 +148,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
 
     @abstractmethod
     def index(self, stream: StreamName, run: Run, content: Content) -> tuple[Decoded, dict[str, Index]]:
-        """Decode a run whose content has no indexes: its rows are sorted. Return the indexes too."""
+        """Decode a run whose content has no indexes, or others: its rows are sorted. Return the indexes too."""
 
     @abstractmethod
     def nbytes(self, decoded: Decoded, *, is_mapped: bool) -> int:
@@ -167,7 +174,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
         """Return a decoded run: remembered, mapped, or read from the state."""
         schema = self.schema(stream)
         known = _remembered.get(run.key)
-        if known is not None and known.is_good_for(schema):
+        if known is not None and known.is_good_for(schema, self._structure):
             self.found.remembered += run.key not in self._known
             self._known.add(run.key)
             if known.mapped is not None:
@@ -185,7 +192,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
             mapped = None
             self.found.read += 1
             content = _from_state(run, self._store.read(run), schema)
-        if content.indexes:
+        if content.indexes and all(own.choice.wanted == self._structure for own in content.indexes.values()):
             decoded = self.decode(stream, run, content)
         else:
             decoded, indexes = self.index(stream, run, content)
@@ -230,7 +237,7 @@ class DecodedRuns(ABC, Generic[Decoded]):
 
     def _remember(self, key: str, decoded: Decoded, mapped: MappedRun | None, schema: pa.Schema) -> None:
         self._known.add(key)
-        known = _Known(self._owner, decoded, mapped, schema)
+        known = _Known(self._owner, decoded, mapped, self._structure, schema)
         _remembered.put(key, known, self.nbytes(decoded, is_mapped=known.holds_file))
 
 

@@ -31,7 +31,7 @@ class WindowRuns(DecodedRuns[Segment]):
     """The decoded runs of one core of a join of two streams."""
 
     def __init__(self, plan: JoinPlan, store: RunStore, cache: RunCache | None) -> None:
-        super().__init__(store, cache)
+        super().__init__(store, cache, plan.structure)
         self._plan = plan
 
     def windows(self, runs: dict[StreamName, list[Run]]) -> dict[StreamName, StreamWindow]:

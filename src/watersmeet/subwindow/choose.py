@@ -87,6 +87,11 @@ class Choice:
     outgrown: bool = False
     """Whether it took the place of a RaP-Table that its keys have outgrown."""
 
+    @property
+    def wanted(self) -> Structure:
+        """The structure that was asked for, or ``"auto"``."""
+        return self.structure if self.asked_for else "auto"
+
 
 def create(choice: Choice, capacity: int, predecessor: Subwindow | None) -> Subwindow:
     """Return an empty subwindow; it can learn from a ``predecessor`` of the same structure."""

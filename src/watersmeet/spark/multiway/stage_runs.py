@@ -37,7 +37,7 @@ class StageRuns(DecodedRuns[StageRun]):
     """The decoded runs of one core of a join of many streams."""
 
     def __init__(self, plan: MultiPlan, store: RunStore, cache: RunCache | None) -> None:
-        super().__init__(store, cache)
+        super().__init__(store, cache, plan.structure)
         self._plan = plan
         self.homes: dict[str, GenerationSets | None] = {}
         """Of the rows of all runs, by the runs' keys."""
