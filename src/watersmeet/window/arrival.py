@@ -39,7 +39,8 @@ def count_arrivals(
             for number, stream in enumerate(streams)
         }
     ranks = _ranks(moments)
-    ordered = {stream: np.sort(rank) for stream, rank in ranks.items()}
+    orders = {stream: np.argsort(rank, kind="stable") for stream, rank in ranks.items()}
+    ordered = {stream: rank[orders[stream]] for stream, rank in ranks.items()}
     counts: dict[StreamName, Counts] = {}
     for number, stream in enumerate(streams):
         own = ranks[stream]
@@ -47,7 +48,7 @@ def count_arrivals(
         for before, other in enumerate(streams):
             if other == stream:
                 seen = np.empty(len(own), np.int64)
-                seen[np.argsort(own, kind="stable")] = np.arange(len(own))
+                seen[orders[stream]] = np.arange(len(own))
             else:  # rows of an earlier stream come first at the same moment
                 seen = np.searchsorted(ordered[other], own, "right" if before < number else "left")
             counts[stream][other] = first[other] + seen
