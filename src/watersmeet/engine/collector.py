@@ -26,6 +26,8 @@ class Collector:
         self._most_rows = rows
         self._most_seconds = seconds
         self._waiting: list[Slice] = []
+        self._rows = 0
+        """Of all slices that wait."""
         self._since = 0.0
 
     def add(self, part: Slice) -> None:
@@ -33,20 +35,20 @@ class Collector:
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.append(part)
+        self._rows += len(part.left) + len(part.right)
 
     @property
     def is_due(self) -> bool:
         """Whether the slices are many rows enough, or have waited long enough."""
-        rows = sum(len(part.left) + len(part.right) for part in self._waiting)
-        if not rows:
+        if not self._rows:
             return bool(self._waiting)
-        if self._most_rows is not None and rows >= self._most_rows:
+        if self._most_rows is not None and self._rows >= self._most_rows:
             return True
         return self._most_seconds is not None and time.monotonic() - self._since >= self._most_seconds
 
     def take(self) -> list[Slice]:
         """Remove all slices and return them as one, or as a few if they have too much text for one."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._rows = self._waiting, [], 0
         widths = np.array([rows_width(part.left.rows) + rows_width(part.right.rows) for part in waiting], np.int64)
         return [_together(waiting[some]) for some in cuts_at(widths, chunks.MOST_BYTES)]
 
