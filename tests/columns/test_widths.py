@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from watersmeet.columns.widths import column_widths, cuts_at, row_widths, table_widths
+from watersmeet.columns.widths import column_widths, cuts_at, row_widths, table_width, table_widths
 
 TEXTS = ["", "abc", "x" * 100, None, "de"]
 
@@ -33,6 +33,7 @@ def test_widths(column: pa.Array, expected: list[int]) -> None:
     assert column_widths(column, np.array([len(column) - 1, 0, 0])).tolist() == [expected[-1], expected[0], expected[0]]
     begun = pa.concat_arrays([column.slice(0, 1), column]).slice(1)
     assert column_widths(begun.slice(1), np.arange(len(column) - 1)).tolist() == expected[1:]
+    assert table_width(pa.table([pa.chunked_array([column, begun.slice(1)])], ["x"])) == 2 * sum(expected) - expected[0]
 
 
 def test_rows_and_tables() -> None:
@@ -41,6 +42,8 @@ def test_rows_and_tables() -> None:
     assert row_widths(rows.select(["a"]), np.array([1, 1])) == 8
     table = pa.Table.from_batches([rows, rows.slice(1)])
     assert table_widths(table).tolist() == [12, 15, 13, 15, 13]
+    assert table_width(table) == 12 + 15 + 13 + 15 + 13
+    assert table_width(table.slice(0, 0)) == 0
 
 
 def test_cuts() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns, gather_columns
-from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_widths
+from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_width, table_widths
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.kinds import How, may_be_null, returns_left_rows
@@ -136,8 +136,11 @@ def pair_widths(probing: KeyedBatch, match: Match) -> Int64s | int:
 
 
 def bounded_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables (none of them empty) as tables of bounded size."""
+    """Yield tables (none of them empty) as tables of bounded size; the rows of one that is are not looked at."""
     for table in tables:
+        if table.num_rows <= contract.PAIRS_AT_ONCE and table_width(table) <= BYTES_AT_ONCE:
+            yield table
+            continue
         for part in cuts_at(table_widths(table), BYTES_AT_ONCE):
             for begin in range(part.start, part.stop, contract.PAIRS_AT_ONCE):
                 yield table.slice(begin, min(contract.PAIRS_AT_ONCE, part.stop - begin))
