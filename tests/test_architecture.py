@@ -1,10 +1,11 @@
-"""What ARCHITECTURE.md and CONTRIBUTING.md name is there: files, and what classes define."""
+"""What ARCHITECTURE.md and CONTRIBUTING.md name is there: files, what classes define, and plain names of the code."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ DOCUMENTS = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 MEMBER = re.compile(r"([A-Z]\w*)\.(\w+)")
+PLAIN = re.compile(r"_?[a-z]\w*")
+ELSEWHERE = {"eval"}
+"""Names of Python's own that documents speak of."""
 FILE = re.compile(r"[\w/]*\w\.py")
 
 
@@ -53,6 +57,29 @@ def test_members_that_documents_name_are_defined() -> None:
     wrong = [name for name in named if (parts := name.split("."))[0] in bases and not has(*parts)]
     assert len(named) > 20, "the walks name many"
     assert not wrong
+
+
+@cache
+def names() -> set[str]:
+    """Return what the repository's code calls anything: functions, arguments, attributes, folders, options in text."""
+    known: set[str] = set()
+    for folder in ("src", "tests", "benchmarks", "soak", "mutants"):
+        for path in (ROOT / folder).rglob("*.py"):
+            known.update((path.stem, *path.relative_to(ROOT).parts))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.FunctionDef(name=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                        known.add(name)
+                    case ast.Name(id=name, ctx=ast.Store()) | ast.Constant(value=str(name)):
+                        known.add(name)
+    return known
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_plain_names_in_documents_are_names_of_the_code(document: Path) -> None:
+    named = named_in(document, PLAIN)
+    assert len(named) > 10, "the pattern finds them"
+    assert set(named) <= names() | ELSEWHERE
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
