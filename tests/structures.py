@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from drawn_keys import INT64, KEYS, key_arrays
 from watersmeet.arrays import Int64s
-from watersmeet.subwindow.contract import Entries, Probes, Subwindow, count_matches, pairs_of
+from watersmeet.subwindow.contract import Entries, Probes, Ranges, Subwindow, count_matches, pairs_of
 
 
 def entries_of(key: Int64s, first_row: int = 0) -> Entries:
@@ -25,11 +25,24 @@ def insert_all(subwindow: Subwindow, batches: list[Int64s]) -> Int64s:
 
 def found(subwindow: Subwindow, probes: Probes) -> list[tuple[int, int]]:
     matches = list(subwindow.probe(probes))
+    assert_contract([some for some in matches if isinstance(some, Ranges)], len(subwindow.snapshot()))
     pairs = pairs_of(matches)
     assert pairs.who.dtype == pairs.row.dtype == np.int32
     result = list(zip(pairs.who.tolist(), pairs.row.tolist(), strict=True))
     assert count_matches(matches) == len(result)
     return sorted(result)
+
+
+def assert_contract(some: list[Ranges], stored: int) -> None:
+    """Assert what the contract says of ranges, each of an array of its own."""
+    for ranges in some:
+        assert np.all(ranges.start < ranges.end)
+        assert np.all(ranges.end <= len(ranges.row))
+        assert ranges.count == int((ranges.end - ranges.start).sum())
+        assert len(np.unique(ranges.who)) == len(ranges.who)
+    assert len({id(ranges.row) for ranges in some}) == len(some)
+    rows = np.concatenate([np.empty(0, np.int32), *(ranges.row for ranges in some)])
+    assert len(np.unique(rows)) == len(rows) <= stored
 
 
 def expected(key: Int64s, probes: Probes) -> list[tuple[int, int]]:

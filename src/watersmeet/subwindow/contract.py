@@ -43,7 +43,10 @@ PAIRS_AT_ONCE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Rows to store: ``key`` and ``row`` have one element per row and are sorted by ``(equality, key)``."""
+    """Rows to store: ``key`` and ``row`` have one element per row and are sorted by ``(equality, key)``.
+
+    A structure may keep these arrays as they are, so nobody changes them once they were inserted.
+    """
 
     key: Int64s
     row: Int32s
@@ -83,7 +86,13 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Matches as ranges: probing row ``who[i]`` meets ``row[start[i]:end[i]]``. Counting costs nothing per match."""
+    """Matches as ranges: probing row ``who[i]`` meets ``row[start[i]:end[i]]``. Counting costs nothing per match.
+
+    Invariants. No range is empty, and a probing row has at most one per array and set of probes; ``count`` is the sum
+    of their lengths. ``row`` is one sorted array of the structure, whole and without padding: what lies outside of a
+    range are all its other rows, and ranges are of one array exactly if their ``row`` is the same object. It never
+    changes, also when the structure goes on: results in the form of ranges hold it for as long as their caller does.
+    """
 
     start: Int64s
     end: Int64s

@@ -13,7 +13,7 @@ from watersmeet.window.plan import JoinPlan
 __all__ = ["ROUTINGS", "RoutingName", "choose_routing"]
 
 RoutingName = Literal["auto", "hash", "bucket", "broadcast"]
-ROUTINGS: Final[tuple[type[Hash | Bucket | Broadcast], ...]] = (Hash, Bucket, Broadcast)
+ROUTINGS: Final[tuple[type[Routing[JoinPlan]], ...]] = (Hash, Bucket, Broadcast)
 """The best first: ``"auto"`` is the first that a join allows."""
 
 

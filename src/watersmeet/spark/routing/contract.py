@@ -6,6 +6,9 @@ the hash of a key, or of a bucket of values. Between that hash and a core stands
 while rows are stored (see :mod:`watersmeet.balance.placement`): so load can be balanced. Nothing is sampled or fitted,
 so nothing has to move when values drift.
 
+A routing of many streams also says its *centre*: the stream of which each row lies on one core, where the results of
+that row are given.
+
 A task looks its routing table up once: :meth:`Routes.now` gives what routes all its rows.
 """
 
@@ -14,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +56,14 @@ class Routing(ABC, Generic[Plan_co]):
 
     cores: int
     plan: Plan_co
+
+    @classmethod
+    @abstractmethod
+    def of(cls, *join: Any, **further: Any) -> Self | None:  # noqa: ANN401 -- each takes what its joins have
+        """Return the routing of a join, or None where its predicate does not allow it.
+
+        It takes the join's plan and the number of cores; one of many streams the stream with most rows too.
+        """
 
     @abstractmethod
     def route(
