@@ -10,11 +10,9 @@ import numpy as np
 
 from watersmeet.arrays import Int64s
 from watersmeet.spec.options import StructureName
-from watersmeet.subwindow.bi_sort import BiSort
+from watersmeet.subwindow.choose import STRUCTURES
 from watersmeet.subwindow.contract import Entries, Probes, Subwindow
-from watersmeet.subwindow.hash import Hash
 from watersmeet.subwindow.rap_table import RapTable
-from watersmeet.subwindow.scan import Scan
 from watersmeet.subwindow.wib_tree import WibTree
 
 __all__ = ["PAPER", "entries_of", "fill", "make", "probes_of", "time_insertions", "warm_up"]
@@ -30,7 +28,7 @@ def make(
     """Return an empty subwindow of about ``partitions`` partitions; ``before`` are the keys of the one before it.
 
     A RaP-Table learns its splitters from those, as it does inside a window. The tree's leaves are made as wide as
-    that many full ones would be. BI-Sort's blocks, scan and hash have no such number.
+    that many full ones would be. The other structures have no such number.
     """
     match name:
         case "rap_table":
@@ -41,12 +39,8 @@ def make(
             return RapTable(capacity, predecessor, partitions)
         case "wib_tree":
             return WibTree(capacity, leaf_width=None if partitions is None else capacity // partitions)
-        case "bi_sort":
-            return BiSort(capacity)
-        case "hash":
-            return Hash(capacity)
-        case "scan":
-            return Scan(capacity)
+        case _:
+            return STRUCTURES[name](capacity)  # type: ignore[call-arg]
 
 
 def entries_of(keys: Int64s, batch: int, first_row: int = 0) -> Iterator[Entries]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import given
 from drawn_keys import INT64, shapes
 from structures import BATCHES, PROBES, assert_holds, entries_of, expected, found, insert_all, probes_around
 from watersmeet.arrays import Int64s
+from watersmeet.spec.options import StructureName
+from watersmeet.subwindow import choose
 from watersmeet.subwindow.bi_sort import BiSort
 from watersmeet.subwindow.contract import Pairs, Probes, Ranges, Subwindow
 from watersmeet.subwindow.hash import Hash
@@ -34,6 +37,10 @@ STRUCTURES: dict[str, Build] = {
     "wib_tree-small": lambda capacity, predecessor=None: WibTree(capacity, predecessor, leaf_width=4),
     "bi_sort": BiSort,
 }
+
+
+def test_every_structure_is_tested_here() -> None:
+    assert {name.partition("-")[0] for name in STRUCTURES} == set(get_args(StructureName)) == set(choose.STRUCTURES)
 
 
 @pytest.fixture(params=STRUCTURES.values(), ids=list(STRUCTURES), scope="module")

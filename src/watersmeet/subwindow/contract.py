@@ -127,7 +127,7 @@ def count_matches(found: Iterable[Matches]) -> int:
 
 
 class Subwindow(Protocol):
-    """The contract of ``scan``, ``hash``, ``rap_table``, ``wib_tree`` and ``bi_sort``."""
+    """The contract of all structures; :mod:`watersmeet.subwindow.choose` has the list of them."""
 
     sorts_by_two_keys: ClassVar[bool]
     """Whether it takes an equality key before the key."""
