@@ -144,7 +144,7 @@ def test_oracle_a_row_comes_out_with_the_push_after_which_it_is_certain(
         assert now == due if topology != "handshake" else now >= due
 
 
-def rows(moments: list[int], x: int = 0, first: int = 0) -> pa.Table:
+def rows(moments: list[int], x: int | None = 0, first: int = 0) -> pa.Table:
     count = len(moments)
     ids = range(first, first + count)
     moments = [moment * 1_000_000 for moment in moments]
@@ -197,3 +197,69 @@ def test_a_match_at_the_last_possible_moment_by_count(topology: str) -> None:
             found += ids_of_kind(join.finish())
         assert ((0, 2) in found) == meets
         assert ((0, None) in found) == (not meets)
+
+
+# --- order, and results that nobody took ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("how", ["full", "semi"])
+def test_pairs_keep_their_order_and_rows_without_a_partner_follow(topology: str, how: str) -> None:
+    """A semi join's rows come in the order of their first matches."""
+    for seed in range(3):
+        pushes = stream(seed, pushes=4, most_rows=20, values=30)
+        on, window = PREDICATES["band"], WINDOWS["time"]
+        with disturbed(seed), join_of(on, window, how=how, topology=topology, order="inner", cores=3) as join:
+            tables = [ids_of_kind(join.push(left=left, right=right)) for left, right in pushes]
+            tables.append(ids_of_kind(join.finish()))
+        arrived = oracle.in_order(
+            {"left": None, "right": None},
+            [[oracle.rows_of(s, t) for s, t in zip(SCHEMAS, push, strict=True)] for push in pushes],
+        )
+        moment = [{row[side, "id"]: sum(row[side, "#"]) for row in arrived[i]} for i, side in enumerate(SCHEMAS)]
+        pairs = expected(on, window, pushes)
+        in_order = sorted(pairs, key=lambda pair: sorted((moment[0][pair[0]], moment[1][pair[1]]), reverse=True))
+        if how == "semi":
+            assert [a for table in tables for a, _ in table] == list(dict.fromkeys(a for a, _ in in_order))
+            continue
+        assert [pair for table in tables for pair in table if None not in pair] == in_order
+        for table in tables:
+            met = [None not in pair for pair in table]
+            assert met == sorted(met, reverse=True), "pairs come first"
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_what_flows_on_and_is_never_polled_gives_out_its_rows(topology: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that met nobody are not held until the end, however long it is that nothing comes to rest."""
+    monkeypatch.setattr("watersmeet.engine.unmatched.FLOWING_ROWS", 200)
+    with join_of("left.x = right.x", wm.count_window(50), how="anti", topology=topology, cores=2) as join:
+        for number in range(40):
+            join.submit(left=rows([0] * 20, first=20 * number), right=rows([0] * 20, x=1))
+        held = len(join._pairing._unmatched._waiting["left"].numbers())  # type: ignore[union-attr]
+        assert held <= 50 + 200 + (256 if topology == "handshake" else 0)
+        assert len(set(ids_of_kind(join.poll()) + ids_of_kind(join.finish()))) == 800
+
+
+@pytest.mark.parametrize("how", OUTER)
+def test_an_interrupt_leaves_the_join_failed(how: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that met nobody are owed as pairs are: nobody gets them twice, and a failed join says so."""
+    join = join_of(PREDICATES["band"], WINDOWS["time"], how=how)
+    join.push(left=rows([0, 1]), right=rows([20, 21], x=9))
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("watersmeet.engine.unmatched.unmatched_rows", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        join.push(left=rows([40], x=5, first=7), right=rows([60], x=7, first=7))
+    monkeypatch.undo()
+    with pytest.raises(wm.SpecificationError, match="after a push that failed"):
+        join.finish()
+
+
+def test_portions_that_nobody_took_come_with_the_next_push() -> None:
+    with join_of("left.x = right.x", WINDOWS["time"], how="full") as join:
+        join.pushes(left=rows([0, 1], x=None, first=5), right=rows([0], x=3))
+        later = join.push(left=rows([50], x=4, first=9), right=rows([50], x=6, first=9))
+        found = ids_of_kind(later) + ids_of_kind(join.finish())
+    assert sorted(map(str, found)) == sorted(map(str, [(5, None), (6, None), (None, 0), (9, None), (None, 9)]))
