@@ -19,6 +19,7 @@ from benchmarks.data import stream_rows
 from watersmeet import StreamJoin, band, equal, time_window
 
 if TYPE_CHECKING:  # an older tree may have them elsewhere
+    from watersmeet.spec.kinds import How
     from watersmeet.spec.options import ResultForm, Structure, TopologyName
 
 __all__ = ["KEY_RANGE", "Feed", "Pushed", "Timed", "band_width"]
@@ -72,11 +73,14 @@ class Feed:
     """The next batch of both streams."""
     by_equality: bool = False
     """Joined by an equality on as few keys as that takes, not by a band."""
+    how: How = "inner"
 
     def __post_init__(self) -> None:
         self.key_range = self.window // self.matches if self.by_equality else KEY_RANGE
         schema = stream_rows("left", 0, 1, seed=0).schema
-        form: dict[str, Any] = {} if self.result == "pairs" else {"result": self.result}  # older trees have no other
+        given: dict[str, Any] = {} if self.result == "pairs" else {"result": self.result}  # older trees have no other
+        if self.how != "inner":
+            given["how"] = self.how
         self.join = StreamJoin(
             left=schema,
             right=schema,
@@ -85,7 +89,7 @@ class Feed:
             topology=self.topology,
             structure=self.structure,
             cores=self.cores,
-            **form,
+            **given,
         )
 
     @property

@@ -21,7 +21,7 @@ from watersmeet import count_window, time_window
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.result import result_schema
-from watersmeet.engine.row_numbers import Numbering, numbered_schema
+from watersmeet.engine.row_numbers import Numbering, gathered_schema
 from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.blocks import blocks_of, share_of
 from watersmeet.engine.topologies.contract import Layout, Topology
@@ -126,7 +126,7 @@ class Rig:
         self.numbering = Numbering() if self.order is not None or TOPOLOGIES[self.topology].meets_later else None
         schema = result_schema(schemas["left"], schemas["right"])
         if self.numbering is not None:
-            schema = numbered_schema(schemas["left"], schemas["right"], schema)
+            schema = gathered_schema("inner", schemas, schema, ("left", "right"))
         order = None if self.order is None else precision_of(self.order)
         layout = _Observed(self.plan, schema, self.cores, self.block_rows, order, observe=self.observe)
         self.engine = (self.build or TOPOLOGIES[self.topology])(layout)

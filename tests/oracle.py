@@ -353,6 +353,33 @@ def pairs(
     )
 
 
+def of_kind(how: str, found: Counter[tuple[Any, Any]], window: Window, pushes: list[Push]) -> Counter[tuple[Any, Any]]:
+    """Return the pairs of ids that a join of any kind gives, from all pairs; None stands where a side is missing."""
+    met = [{pair[i] for pair in found} for i in range(2)]
+    alone = [[key for key in ids if key not in met[i]] for i, ids in enumerate(in_time(window, pushes))]
+    lefts, rights = Counter((key, None) for key in alone[0]), Counter((None, key) for key in alone[1])
+    return {
+        "inner": found,
+        "left": found + lefts,
+        "right": found + rights,
+        "full": found + lefts + rights,
+        "semi": Counter((key, None) for key in met[0]),
+        "anti": lefts,
+    }[how]
+
+
+def in_time(window: Window, pushes: list[Push]) -> list[list[Any]]:
+    """Return the ids of each side's rows that are not late."""
+    history = [(rows_of("left", left), rows_of("right", right)) for left, right in pushes]
+    rows = [[row for push in history for row in push[i]] for i in range(2)]
+    if isinstance(window, TimeWindow):
+        ts = {"left": window.left_ts, "right": window.right_ts}
+        kept, _ = on_time(ts, window.lateness, history)
+        timeless = [[row for row in rows[i] if row[name] is None] for i, name in enumerate(ts.items())]
+        rows = [kept[i] + timeless[i] for i in range(2)]
+    return [[row[side, "id"] for row in rows[i]] for i, side in enumerate(("left", "right"))]
+
+
 def meets(window: Window, left: Any, right: Any) -> bool:
     if isinstance(window, TimeWindow):
         distance = left["left", window.left_ts] - right["right", window.right_ts]

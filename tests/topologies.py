@@ -82,6 +82,13 @@ def ids(pairs: pa.Table) -> list[tuple[int, int]]:
     return list(zip(pairs["left_id"].to_pylist(), pairs["right_id"].to_pylist(), strict=True))
 
 
+def ids_of_kind(results: pa.Table) -> list[tuple[Any, Any]]:
+    """Return the ids of the results of a join of any kind; None where a side is missing."""
+    if "id" in results.column_names:  # left rows alone
+        return [(number, None) for number in results["id"].to_pylist()]
+    return ids(results)
+
+
 def expected(on: str, window: Window, pushes: list[Push]) -> Counter[tuple[int, int]]:
     """Return the oracle's pairs; it is asked once for tables of :func:`stream`, which are kept and so have one id."""
     known = (on, window, tuple((id(left), id(right)) for left, right in pushes))

@@ -8,7 +8,7 @@ import pytest
 
 import watersmeet as wm
 from topologies import disturbed, ids, join_of
-from watersmeet.engine.row_numbers import numbered_schema
+from watersmeet.engine.row_numbers import gathered_schema
 from watersmeet.engine.topologies.flowing_order import HeldBack, Passing, Punctuation
 
 PUSH = 4
@@ -46,9 +46,8 @@ def test_punctuations_are_forgotten_although_nobody_asks_what_is_complete() -> N
 
 
 def test_what_is_released_ends_with_the_punctuation() -> None:
-    schema = numbered_schema(
-        pa.schema([("a", "int64")]), pa.schema([("b", "int64")]), pa.schema([("a", "int64"), ("b", "int64")])
-    )
+    schemas = {"left": pa.schema([("a", "int64")]), "right": pa.schema([("b", "int64")])}
+    schema = gathered_schema("inner", schemas, pa.schema([("a", "int64"), ("b", "int64")]), ("left", "right"))
     held = HeldBack()
     for left, right in (([1, 9, 4], [7, 2, 3]), ([5], [6])):
         held.add([pa.table([left, left, right, right], schema=schema)])

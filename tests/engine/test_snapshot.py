@@ -100,8 +100,8 @@ def test_saving_does_not_disturb_the_join() -> None:
 
 def test_another_version_is_refused_by_its_number() -> None:
     at = len(snapshot.MAGIC)
-    blob = BLOB[:at] + (snapshot.VERSION + 1).to_bytes(2, "little") + BLOB[at + 2 :]
-    with pytest.raises(wm.SnapshotError, match=f"format version {snapshot.VERSION + 1}") as caught:
+    blob = BLOB[:at] + (snapshot.WAITING_VERSION + 1).to_bytes(2, "little") + BLOB[at + 2 :]
+    with pytest.raises(wm.SnapshotError, match=f"format version {snapshot.WAITING_VERSION + 1}") as caught:
         wm.StreamJoin.restore(blob)
     assert "next step:" in str(caught.value)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import get_args
 
 import duckdb
 import numpy as np
@@ -19,11 +20,13 @@ from hypothesis import strategies as st
 import oracle
 import watersmeet as wm
 from strategies import KINDS, STRUCTURES, Case, cases, payload_of
+from topologies import ids_of_kind
+from watersmeet.spec.kinds import How
 from watersmeet.spec.sql import parse_predicate
 
 
-def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
-    """Push all of a case's tables, restarting in the middle; return the pairs of ids."""
+def run(case: Case, structure: str, how: How) -> Counter[tuple[int | None, int | None]]:
+    """Push all of a case's tables, restarting in the middle, and finish; return the ids of the results."""
     with pytest.MonkeyPatch.context() as patch:
         if case.small:  # chains of many segments, slices and chunks with a few rows already
             patch.setattr("watersmeet.window.creation.SMALLEST_SEGMENT", 4)
@@ -31,18 +34,23 @@ def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
             patch.setattr("watersmeet.subwindow.contract.PAIRS_AT_ONCE", 8)
             patch.setattr("watersmeet.window.chunks.FAN_IN", 2)
             patch.setattr("watersmeet.window.creation.BRANCH_GAIN", 0)
-        join = wm.StreamJoin(**case.schemas, on=case.on, window=case.window, structure=structure)
-        found: Counter[tuple[int, int]] = Counter()
-        for number, (left, right) in enumerate(case.pushes):
+        join = wm.StreamJoin(**case.schemas, on=case.on, window=case.window, structure=structure, how=how)
+        found: Counter[tuple[int | None, int | None]] = Counter()
+        for number, push in enumerate([*case.pushes, None]):
             if number == case.restart_before:
                 join = wm.StreamJoin.restore(join.snapshot())
-            pairs = join.push(left=left, right=right)
-            assert pairs.schema == join.schema
-            for side in ("left", "right"):
-                assert pairs[f"{side}_p"].cast(pa.string()).to_pylist() == [
-                    payload_of(side, number) for number in pairs[f"{side}_id"].to_pylist()
-                ]
-            found.update(zip(pairs["left_id"].to_pylist(), pairs["right_id"].to_pylist(), strict=True))
+            results = join.finish() if push is None else join.push(left=push[0], right=push[1])
+            assert results.schema == join.schema
+            for side, name, payload in (
+                ("left", "left_id", "left_p"),
+                ("right", "right_id", "right_p"),
+                ("left", "id", "p"),  # left rows alone
+            ):
+                if name in results.column_names:
+                    assert results[payload].cast(pa.string()).to_pylist() == [
+                        None if number is None else payload_of(side, number) for number in results[name].to_pylist()
+                    ]
+            found.update(ids_of_kind(results))
         assert join.metrics.pairs == found.total()
     return found
 
@@ -50,11 +58,11 @@ def run(case: Case, structure: str) -> Counter[tuple[int, int]]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("structure", STRUCTURES)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(data=st.data())
-def test_oracle_structure_and_predicate(structure: str, kind: str, data: st.DataObject) -> None:
+@given(data=st.data(), how=st.sampled_from(("inner", "inner", *get_args(How))))
+def test_oracle_structure_and_predicate(structure: str, kind: str, how: How, data: st.DataObject) -> None:
     case = data.draw(cases(kind))
-    expected = oracle.pairs(parse_predicate(case.on), case.window, case.schemas, case.pushes)
-    assert run(case, structure) == expected
+    pairs = oracle.pairs(parse_predicate(case.on), case.window, case.schemas, case.pushes)
+    assert run(case, structure, how) == oracle.of_kind(how, pairs, case.window, case.pushes)
 
 
 def test_long_profile_tries_at_least_5000_examples() -> None:
@@ -121,3 +129,37 @@ def test_differential_structures_agree_with_duckdb(name: str) -> None:
             found.update(zip(pairs["left_id"].to_pylist(), pairs["right_id"].to_pylist(), strict=True))
         assert join.metrics.left_late == join.metrics.right_late == 0
         assert found == expected, structure
+
+
+KIND_QUERIES = {
+    "left": "SELECT l.id, r.id FROM lefts l LEFT JOIN rights r ON {on}",
+    "right": "SELECT l.id, r.id FROM lefts l RIGHT JOIN rights r ON {on}",
+    "full": "SELECT l.id, r.id FROM lefts l FULL JOIN rights r ON {on}",
+    "semi": "SELECT l.id, NULL FROM lefts l WHERE EXISTS (SELECT 1 FROM rights r WHERE {on})",
+    "anti": "SELECT l.id, NULL FROM lefts l WHERE NOT EXISTS (SELECT 1 FROM rights r WHERE {on})",
+}
+
+
+@pytest.mark.parametrize("how", KIND_QUERIES)
+@pytest.mark.parametrize("name", ["equality and band", "nan", "residual"])
+def test_differential_kinds_agree_with_duckdb(name: str, how: How) -> None:
+    left, right = large_rows(1, 3_000), large_rows(2, 3_000)
+    text = f"({LARGE[name]}) AND left.k < 500 AND right.x IS NOT NULL"
+    condition = text.replace("left.", "l.").replace("right.", "r.")
+    condition += " AND epoch_us(l.ts) - epoch_us(r.ts) BETWEEN -20000000 AND 45000000"
+    with duckdb.connect() as connection:
+        connection.register("lefts", left)
+        connection.register("rights", right)
+        expected = Counter(connection.sql(KIND_QUERIES[how].format(on=condition)).fetchall())
+    window = wm.time_window(left="20 seconds", right="45 seconds", ts="ts", lateness="1 minute")
+    cuts = sorted(np.random.default_rng(4).integers(0, 3_000, 30).tolist())
+    options = {"topology": "panjoin", "cores": 2, "how": how}
+    with wm.StreamJoin(left=left.schema, right=right.schema, on=text, window=window, **options) as join:
+        found: Counter[tuple[int | None, int | None]] = Counter()
+        for begin, end in pairwise([0, *cuts, 3_000]):
+            results = join.push(left=left.slice(begin, end - begin), right=right.slice(begin, end - begin))
+            found.update(ids_of_kind(results))
+        early = found.total()
+        found.update(ids_of_kind(join.finish()))
+    assert found == expected
+    assert early > 0.6 * expected.total(), "what is certain comes before the end"

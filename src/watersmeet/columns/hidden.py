@@ -13,7 +13,7 @@ Cost: no value is copied, except truth values, which Arrow stores as bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -49,15 +49,22 @@ def hidden_field(name: str) -> pa.Field:
     return pa.field(MARK + name, pa.int64())
 
 
-def with_hidden(own: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """Return a schema with hidden columns of whole numbers behind its own."""
-    return pa.schema([*own, *map(hidden_field, names)], own.metadata)
+def with_hidden(own: pa.Schema, columns: Iterable[str] | Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return a schema with hidden columns behind its own: of whole numbers, or of the types given with their names."""
+    return pa.schema([*own, *_hidden_fields(columns)], own.metadata)
 
 
-def ends_hidden(schema: pa.Schema, names: Sequence[str]) -> bool:
-    """Tell whether the last columns are hidden columns of whole numbers with just these names."""
-    last = list(schema)[len(schema) - len(names) :]
-    return [(field.name, field.type) for field in last] == [(MARK + name, pa.int64()) for name in names]
+def ends_hidden(schema: pa.Schema, columns: Iterable[str] | Mapping[str, pa.DataType]) -> bool:
+    """Tell whether the last columns are just these hidden columns: of whole numbers, or of the types given."""
+    expected = _hidden_fields(columns)
+    last = list(schema)[len(schema) - len(expected) :]
+    return [(field.name, field.type) for field in last] == [(field.name, field.type) for field in expected]
+
+
+def _hidden_fields(columns: Iterable[str] | Mapping[str, pa.DataType]) -> list[pa.Field]:
+    if isinstance(columns, Mapping):
+        return [pa.field(MARK + name, kind) for name, kind in columns.items()]
+    return list(map(hidden_field, columns))
 
 
 def own_schema(schema: pa.Schema, hidden: int) -> pa.Schema:

@@ -15,7 +15,7 @@ expire between slices, so windows stay small even for a long push, and a probe m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Final, Generic, TypeVar
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int64s
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
+from watersmeet.window.admission import Admission, Verdict, admit, keep_rows, late_error, times_of
 from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, expired_before
@@ -88,6 +88,8 @@ class Accepted(Generic[Part]):
 
     slices: Iterator[Part]
     progress: Progress
+    unmatched: Mapping[StreamName, pa.RecordBatch] = field(default_factory=dict)
+    """Of preserved streams, the rows that take no part though they were in time."""
 
 
 class Intake:
@@ -102,6 +104,8 @@ class Intake:
         }
         self.number: Callable[[dict[StreamName, pa.RecordBatch]], dict[StreamName, pa.RecordBatch]] | None = None
         """Adds arrival numbers to the rows of a push, before slices of time change their order."""
+        self.preserved: tuple[StreamName, ...] = ()
+        """Streams whose rows come out though they meet nobody."""
 
     def accept(self, tables: Mapping[StreamName, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined.
@@ -125,13 +129,15 @@ class Intake:
         sizes = {stream: batch.num_rows for stream, batch in rows.items()}
         counts = count_arrivals(sizes, self.streams.moments(rows), self.progress.rows)
         kept, nulls = {}, dict(progress.null)
+        unmatched: dict[StreamName, pa.RecordBatch] = {}
         for stream, batch in rows.items():
             admission = admit(self.streams, stream, batch)
             nulls[stream] += admission.count(Verdict.NULL)
             kept[stream] = keep_rows(batch, admission.keep)
+            unmatched |= self._unmatched(stream, batch, admission)
             counts[stream] = {other: before[admission.keep] for other, before in counts[stream].items()}
         arrived = Arrived(kept, None, counts, expired_before(self.streams, progress.rows))
-        return Accepted(iter([arrived]), replace(progress, null=nulls))
+        return Accepted(iter([arrived]), replace(progress, null=nulls), unmatched)
 
     # --- time windows -----------------------------------------------------------------------------------------------
 
@@ -139,6 +145,7 @@ class Intake:
         self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, lateness: int, *, whole: bool
     ) -> Accepted[Arrived]:
         kept, times = {}, {}
+        unmatched: dict[StreamName, pa.RecordBatch] = {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
             time, known = times_of(self.streams, stream, batch)
@@ -151,10 +158,11 @@ class Intake:
             late[stream] += late_now
             nulls[stream] += admission.count(Verdict.NULL)
             kept[stream] = keep_rows(batch, admission.keep)
+            unmatched |= self._unmatched(stream, batch, admission)
             times[stream] = time if kept[stream] is batch else time[admission.keep]
         watermark = self._watermark(largest, lateness)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
-        return Accepted(self._slices(kept, times, watermark, whole=whole), after)
+        return Accepted(self._slices(kept, times, watermark, whole=whole), after, unmatched)
 
     def _watermark(self, largest: dict[StreamName, int | None], lateness: int) -> int | None:
         """Return the watermark for the next push; it never decreases."""
@@ -206,6 +214,15 @@ class Intake:
 
     # --- both -------------------------------------------------------------------------------------------------------
 
+    def _unmatched(
+        self, stream: StreamName, rows: pa.RecordBatch, admission: Admission
+    ) -> Mapping[StreamName, pa.RecordBatch]:
+        """Return the rows of a preserved stream that take no part though they were in time."""
+        alone = admission.count(Verdict.NULL) + admission.count(Verdict.FAILS)
+        if not alone or stream not in self.preserved:
+            return {}
+        return {stream: rows.filter(pa.array(admission.meet_nobody))}
+
     def _contiguous(self, stream: StreamName, table: pa.Table | None) -> pa.RecordBatch:
         """Check the schema of a push's rows of one stream, and return them as one record batch."""
         schema = self.streams.schemas[stream]
@@ -246,7 +263,7 @@ class PairIntake(Intake):
     def accept_pair(self, left: pa.Table | None, right: pa.Table | None, *, whole: bool = False) -> Accepted[Slice]:
         """Check and prepare a push of two streams, as :meth:`accept` does."""
         accepted = self.accept({"left": left, "right": right}, whole=whole)
-        return Accepted(map(self._slice, accepted.slices), accepted.progress)
+        return Accepted(map(self._slice, accepted.slices), accepted.progress, accepted.unmatched)
 
     def _slice(self, arrived: Arrived) -> Slice:
         return Slice(self._batch("left", arrived), self._batch("right", arrived), arrived.expire_before)

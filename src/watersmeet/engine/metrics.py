@@ -27,7 +27,7 @@ class JoinMetrics:
     """Rows that were pushed, including those that were left out."""
     right_rows: int
     pairs: int
-    """Pairs that were handed to the caller."""
+    """Pairs that were handed to the caller; if ``how`` is not inner, results of any kind."""
     left_late: int
     """Rows behind the watermark when they were pushed: they were not joined."""
     right_late: int

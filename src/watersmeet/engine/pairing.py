@@ -2,7 +2,8 @@
 
 Slices may be *collected* into larger ones, are *numbered* where something depends on the order of arrival, *brought
 together* by the topology, in tables of bounded size where those are asked for, and the pairs are *put in order*. The
-numbers are hidden columns, which the caller sees neither in pairs nor in saved rows.
+numbers are hidden columns, which the caller sees neither in pairs nor in saved rows. What met nobody comes behind the
+pairs (:mod:`watersmeet.engine.unmatched`).
 
 Rows that are *submitted* flow on while the caller does something else, and their pairs are *polled*. What is joined,
 and waited for, comes behind them.
@@ -11,29 +12,55 @@ and waited for, comes behind them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from watersmeet.arrays import Bools
+from watersmeet.columns.hidden import is_hidden
 from watersmeet.engine.collector import Collector
 from watersmeet.engine.driver import drive
 from watersmeet.engine.forms import Form
 from watersmeet.engine.intake import Slice
 from watersmeet.engine.portions import portions
 from watersmeet.engine.result import bounded_tables
-from watersmeet.engine.row_numbers import Numbering, by_arrival, numbered_schema, sort_pairs, without_numbers
+from watersmeet.engine.row_numbers import (
+    Numbering,
+    by_arrival,
+    gathered_columns,
+    gathered_schema,
+    in_order_of_arrival,
+    numbers_of,
+    sort_pairs,
+    without_numbers,
+)
 from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.contract import FANOUT, Layout
+from watersmeet.engine.unmatched import Unmatched
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.kinds import How, watched
 from watersmeet.spec.options import TopologyName
 from watersmeet.spec.ordering import Order, precision_of
+from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.segment import SavedSegment
 
-__all__ = ["NumberRows", "Pairing"]
+__all__ = ["NumberRows", "Pairing", "PairingState"]
 
 NumberRows = Callable[[dict[StreamName, pa.RecordBatch]], dict[StreamName, pa.RecordBatch]]
+
+
+class PairingState(NamedTuple):
+    """The rows of a join's state."""
+
+    owed: list[pa.Table]
+    """Results that were found but not returned."""
+    segments: dict[StreamName, list[SavedSegment]]
+    waiting: dict[StreamName, list[Bools]]
+    """Which rows of each segment have met nobody, and may still do so, if that is known."""
 
 
 class Pairing:
@@ -44,6 +71,7 @@ class Pairing:
         plan: JoinPlan,
         schema: pa.Schema,
         *,
+        how: How,
         topology: TopologyName,
         cores: int,
         order: Order | None,
@@ -55,18 +83,29 @@ class Pairing:
         batch_seconds: float | None,
     ) -> None:
         kind = TOPOLOGIES[topology]
-        self._schemas = plan.schemas
+        self._plan = plan
         self._order = None if order is None else precision_of(order)
         collects = batch_rows is not None or batch_seconds is not None
         self._collector = Collector(batch_rows, batch_seconds) if collects else None
-        self._numbering = Numbering() if order is not None or kind.meets_later else None
-        self._numbers_pushes = self._numbering is not None and order is not None and plan.time is not None
-        if self._numbering is not None:
-            schema = numbered_schema(plan.schemas["left"], plan.schemas["right"], schema)
+        self._needs_order = order is not None or kind.meets_later
+        numbered = tuple(OTHER_SIDE) if self._needs_order else watched(how)
+        self._numbering = Numbering(numbered) if numbered else None
+        self._numbers_pushes = order is not None and plan.time is not None
+        self._unmatched = None
+        if watched(how):
+            self._unmatched = Unmatched(
+                how, plan.schemas, schema, by_number=kind.meets_later, in_order=order is not None
+            )
+        schema = gathered_schema(how, plan.schemas, schema, numbered)
+        columns = gathered_columns(how, plan.schemas, numbered)
         shares = None if weights is None else tuple(weights)
-        self.topology = kind(Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares, form))
+        self.topology = kind(
+            Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares, form, columns)
+        )
         self._form = form
+        self._visible = [number for number, field in enumerate(schema) if not is_hidden(field)]
         self._flows = False
+        self._early: list[pa.Table] = []
 
     @property
     def number_rows(self) -> NumberRows | None:
@@ -87,12 +126,20 @@ class Pairing:
         return self._collector is not None
 
     def join(self, parts: Iterable[Slice]) -> list[pa.Table]:
-        """Return the pairs of rows that arrive, and of those that have waited for them."""
+        """Return what comes of rows that arrive, and of those that have waited for them."""
         return self.settled() + self._joined(self._collected(parts))
+
+    def leave_out(self, rows: Mapping[StreamName, pa.RecordBatch]) -> None:
+        """Take note of rows that arrive and take no part, though an outer join returns them."""
+        if self._unmatched is not None:
+            self._unmatched.leave_out(rows)
 
     def submit(self, parts: Iterable[Slice]) -> None:
         """Let rows in that arrive; they need not have met when this returns."""
         self._let_flow(self._collected(parts))
+        if self._unmatched is not None and self._unmatched.flows_on:
+            self._early = self.settled()
+            self._flows = True
 
     def _let_flow(self, parts: Iterable[Slice]) -> None:
         self._flows = True
@@ -112,7 +159,11 @@ class Pairing:
         return self._found()
 
     def _found(self) -> list[pa.Table]:
-        return self._arranged(self.topology.poll(), in_order=self.topology.keeps_order)
+        """Return what there is by now; what met nobody only where nothing moves, since then it is known."""
+        is_quiet = self._unmatched is not None and self.topology.is_quiet  # asked first
+        found = self._early + self._arranged(self._seen(self.topology.poll()), in_order=self.topology.keeps_order)
+        self._early = []
+        return found + (self._decided() if is_quiet else self._given_out())
 
     def settled(self) -> list[pa.Table]:
         """Wait until all rows that were submitted have met; return the pairs that were not polled."""
@@ -134,7 +185,32 @@ class Pairing:
     def _joined(self, parts: Iterable[Slice]) -> list[pa.Table]:
         found = list(drive(self.topology, map(self._numbered, parts), lambda part: [self.topology.push(part)]))
         in_order = self.topology.keeps_order and len(found) == 1
-        return self._arranged([pairs for some in found for pairs in some], in_order=in_order)
+        pairs = self._seen([pairs for some in [*found, self._found_at_rest()] for pairs in some])
+        return self._arranged(pairs, in_order=in_order) + self._decided()
+
+    def _found_at_rest(self) -> list[pa.Table]:
+        """Return what rows still find that go on moving when others expire, if it has to be known who met nobody."""
+        if self._unmatched is None or not self.topology.meets_later:
+            return []
+        self.topology.settle()
+        return self.topology.poll()
+
+    def _seen(self, pairs: list[pa.Table]) -> list[pa.Table]:
+        return pairs if self._unmatched is None else self._unmatched.see(pairs)
+
+    def _decided(self) -> list[pa.Table]:
+        """Return the rows of which it is certain now that they meet nobody; nothing moves, and all pairs were seen."""
+        if self._unmatched is None:
+            return []
+        if self.topology.meets_later:
+            met_before = {side: self.topology.met_before(side) for side in OTHER_SIDE}
+            self._unmatched.decide_by_number(met_before, self.topology.held_back())
+        else:
+            self._unmatched.decide()
+        return self._given_out()
+
+    def _given_out(self) -> list[pa.Table]:
+        return [] if self._unmatched is None else self._unmatched.taken()
 
     def in_portions(self, parts: Iterable[Slice]) -> Iterator[pa.Table]:
         """Yield what :meth:`join` returns in tables of bounded size, as they are asked for.
@@ -146,18 +222,24 @@ class Pairing:
                 yield from self._joined([part])
             return
         in_portions = partial(portions, self.topology, order=self._order)
-        for found in drive(self.topology, map(self._numbered, self._collected(parts)), in_portions):
-            pairs = self._arranged(found, in_order=self.topology.keeps_order)
-            if pairs:
-                yield from bounded_tables([pa.concat_tables(pairs)])
+        for part in self._collected(parts):
+            for found in drive(self.topology, [self._numbered(part)], in_portions):
+                yield from self._bounded(found)
+            yield from self._bounded(self._found_at_rest())
+            yield from bounded_tables(self._decided())
+        yield from bounded_tables(self._given_out())
 
-    def still_to_meet(self) -> list[pa.Table]:
-        """Return the pairs of rows that are still on their way to each other, and those held back for their order."""
-        return self._arranged(self.topology.owed(), in_order=False)
+    def _bounded(self, found: list[pa.Table]) -> Iterator[pa.Table]:
+        pairs = self._arranged(self._seen(found), in_order=self.topology.keeps_order)
+        if pairs:
+            yield from bounded_tables([pa.concat_tables(pairs)])
 
     def finish(self) -> list[pa.Table]:
-        """Return the same when no row is to come any more."""
-        return self._arranged(self.topology.finish(), in_order=False)
+        """Return what is left when no row is to come any more."""
+        pairs = self._arranged(self._seen(self.topology.finish()), in_order=False)
+        if self._unmatched is not None:
+            self._unmatched.finish()
+        return pairs + self._given_out()
 
     def _collected(self, parts: Iterable[Slice]) -> Iterator[Slice]:
         """Yield the slices that are joined now: those given, or those collected."""
@@ -177,7 +259,10 @@ class Pairing:
         """Return a slice as the topology takes it: if numbers are needed, with numbers and in their order."""
         if self._numbering is None:
             return part
-        return by_arrival(part) if self._numbers_pushes else self._numbering.number(part)
+        part = by_arrival(part) if self._numbers_pushes else self._numbering.number(part)
+        if self._unmatched is not None:
+            self._unmatched.enter(part)
+        return part
 
     def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
         """Put pairs in order, unless they are, and remove their numbers."""
@@ -186,25 +271,44 @@ class Pairing:
         pairs = pa.concat_tables(found)
         if self._order is not None and not in_order:
             pairs = sort_pairs(pairs, self._order)
-        return [pairs.select(_visible(self._schemas, pairs.num_columns))]
+        return [pairs.select(self._visible)] if self._unmatched is None else self._unmatched.results(pairs)
 
-    def save(self, side: StreamName) -> list[SavedSegment]:
-        """Return a side's rows as they were pushed."""
+    def save(self, *, finished: bool) -> PairingState:
+        """Return the state of all rows; what is still to be returned counts as returned with it.
+
+        Pairs of rows that are still on their way to each other are found, and this join will find them again.
+        """
+        marks = None if self._unmatched is None else self._unmatched.marks()
+        owed = [] if finished else self._arranged(self._seen(self.topology.owed()), in_order=False)
+        segments, waiting = {}, {}
+        for side in OTHER_SIDE:
+            segments[side], waiting[side] = self._saved(side)
+        if self._unmatched is not None and marks is not None:
+            self._unmatched.set_marks(marks)
+        return PairingState(owed, segments, waiting)
+
+    def _saved(self, side: StreamName) -> tuple[list[SavedSegment], list[Bools]]:
+        """Return a side's rows as they were pushed, and which of them wait."""
         saved = self.topology.save(side)
-        return saved if self._numbering is None else without_numbers(saved)
+        if self._numbering is None or side not in self._numbering.sides:
+            return saved, [np.zeros(rows.num_rows, np.bool_) for rows, _ in saved]
+        if self._needs_order:
+            saved = in_order_of_arrival(saved)
+        waiting = (
+            [] if self._unmatched is None else [self._unmatched.waiting(side, numbers_of(rows)) for rows, _ in saved]
+        )
+        return without_numbers(saved), waiting
 
-    def load(self, segments: dict[StreamName, list[SavedSegment]]) -> None:
-        """Take in saved rows."""
+    def load(
+        self, segments: Mapping[StreamName, list[SavedSegment]], waiting: Mapping[StreamName, list[Bools]]
+    ) -> None:
+        """Take in saved rows; ``waiting`` is looked at if it matters who met nobody."""
         for side, some in segments.items():
-            for segment in some:
-                self.topology.load(
-                    side, *(segment if self._numbering is None else self._numbering.restore(side, segment))
-                )
+            for number, segment in enumerate(some):
+                rows, sequence = segment if self._numbering is None else self._numbering.restore(side, segment)
+                self.topology.load(side, rows, sequence)
+                if self._unmatched is not None:
+                    arrival = None if sequence is None else Arrival(sequence, sequence)
+                    self._unmatched.restore(KeyedBatch(self._plan, side, rows, arrival), waiting[side][number])
         for side in OTHER_SIDE:
             self.topology.windows(side)  # all that was loaded takes its place now, not when somebody first looks
-
-
-def _visible(schemas: dict[StreamName, pa.Schema], columns: int) -> list[int]:
-    """Return the positions of a result's columns, without the numbers behind those of each side."""
-    hidden = (len(schemas["left"]), columns - 1)
-    return [column for column in range(columns) if column not in hidden]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Int64s
+from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_width, table_widths
 from watersmeet.spec.errors import SpecificationError
@@ -81,15 +81,21 @@ def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -
     return table_of_pairs(probing.side, gather_probing(probing, matches), gather_stored(matches), schema)
 
 
-def gather_probing(probing: KeyedBatch, matches: list[Match]) -> Columns:
-    """Gather the columns of the probing batch for the pairs that it found."""
+def gather_probing(probing: KeyedBatch, matches: list[Match], columns: list[int] | None = None) -> Columns:
+    """Gather the columns of the probing batch, or some of them, for the pairs that it found."""
     who = [match.who for match in matches]
-    return gather_columns([probing.rows], who if len(who) == 1 else [np.concatenate(who)])
+    return _gathered([probing.rows], who if len(who) == 1 else [np.concatenate(who)], columns)
 
 
-def gather_stored(matches: list[Match]) -> Columns:
-    """Gather the columns of the stored rows for the pairs that a batch found."""
-    return gather_columns([match.stored for match in matches], [match.row for match in matches])
+def gather_stored(matches: list[Match], columns: list[int] | None = None) -> Columns:
+    """Gather the columns of the stored rows, or some of them, for the pairs that a batch found."""
+    return _gathered([match.stored for match in matches], [match.row for match in matches], columns)
+
+
+def _gathered(batches: list[pa.RecordBatch], rows: list[Int32s], columns: list[int] | None) -> Columns:
+    if columns is None:
+        return gather_columns(batches, rows)
+    return gather_columns([batch.select(columns) for batch in batches], rows) if columns else []
 
 
 def table_of_pairs(probing: StreamName, own: Columns, stored: Columns, schema: pa.Schema) -> pa.Table:

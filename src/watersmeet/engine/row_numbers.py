@@ -2,7 +2,9 @@
 
 Rows have a number if the order of arrival matters: for results in order (SplitJoin, definitions 1 and 2), and in
 handshake join, whose cores hold a stretch of a stream from one number to another. Both streams share one sequence of
-numbers, so of a pair the row with the larger number is the later one. Inside a batch numbers ascend.
+numbers, so of a pair the row with the larger number is the later one. Inside a batch numbers ascend. In a join that
+says something of rows that met nobody (:mod:`watersmeet.engine.unmatched`), rows of the side that it says it of have
+one too: by it they are known in pairs.
 
 When rows get their numbers. For results in order it is when they are pushed: slices of time and collected batches have
 rows in another order, and the numbers keep that of arrival. In a count window the numbers follow from the arrival,
@@ -11,6 +13,8 @@ where its results have an order, a push is not cut into slices of time, and rows
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +25,7 @@ from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidde
 from watersmeet.columns.widths import cuts_at, table_widths
 from watersmeet.engine.intake import Slice
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.kinds import How, gives_pairs
 from watersmeet.spec.ordering import Relaxed
 from watersmeet.window import chunks
 from watersmeet.window.batch import KeyedBatch
@@ -30,8 +35,9 @@ from watersmeet.window.segment import SavedSegment
 __all__ = [
     "Numbering",
     "by_arrival",
+    "gathered_columns",
+    "gathered_schema",
     "in_order_of_arrival",
-    "numbered_schema",
     "numbers_of",
     "pair_numbers",
     "sort_pairs",
@@ -40,9 +46,10 @@ __all__ = [
 
 
 class Numbering:
-    """Gives rows their numbers."""
+    """Gives the rows of both sides, or of one, their numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, sides: Collection[StreamName] = tuple(OTHER_SIDE)) -> None:
+        self.sides = sides
         self._next = 0
 
     def number_rows(self, rows: dict[StreamName, pa.RecordBatch]) -> dict[StreamName, pa.RecordBatch]:
@@ -59,6 +66,8 @@ class Numbering:
         return Slice(self._numbered(part.left), self._numbered(part.right), part.expire_before)
 
     def _numbered(self, batch: KeyedBatch) -> KeyedBatch:
+        if batch.side not in self.sides:
+            return batch
         if batch.arrival is None:
             numbers = self._take(len(batch))
         else:  # the number of rows of both streams that came before
@@ -70,6 +79,8 @@ class Numbering:
 
     def restore(self, side: StreamName, saved: SavedSegment) -> SavedSegment:
         """Return saved rows with numbers that keep their order and are less than those of all rows to come."""
+        if side not in self.sides:
+            return saved
         rows, sequence = saved
         numbers = self._next + np.arange(rows.num_rows) if sequence is None else sequence
         self._next += rows.num_rows
@@ -98,10 +109,8 @@ def numbers_of(rows: pa.RecordBatch) -> Int64s:
 
 
 def without_numbers(saved: list[SavedSegment]) -> list[SavedSegment]:
-    """Return rows as they are saved: in the order of arrival, without numbers."""
-    return [
-        (split_hidden(rows, own_schema(rows.schema, 1))[0], sequence) for rows, sequence in in_order_of_arrival(saved)
-    ]
+    """Return rows without their numbers."""
+    return [(split_hidden(rows, own_schema(rows.schema, 1))[0], sequence) for rows, sequence in saved]
 
 
 def in_order_of_arrival(saved: list[SavedSegment]) -> list[SavedSegment]:
@@ -117,11 +126,26 @@ def in_order_of_arrival(saved: list[SavedSegment]) -> list[SavedSegment]:
     return [(picked(batches, place), None if sequence is None else sequence[place]) for place in places]
 
 
-def numbered_schema(left: pa.Schema, right: pa.Schema, result: pa.Schema) -> pa.Schema:
-    """Return the schema of pairs whose rows have numbers, each behind the columns of its side."""
-    fields = list(result)
-    assert len(fields) == len(left) + len(right), "a result has the columns of both sides"
-    return pa.schema([*fields[: len(left)], hidden_field("left"), *fields[len(left) :], hidden_field("right")])
+def gathered_schema(
+    how: How, schemas: Mapping[StreamName, pa.Schema], result: pa.Schema, numbered: tuple[StreamName, ...]
+) -> pa.Schema:
+    """Return the schema of what topologies return: pairs with their numbers, without columns that nobody asks for."""
+    own: dict[StreamName, list[pa.Field]] = {"left": [], "right": []}
+    if how != "anti":
+        own = {"left": list(result)[: len(schemas["left"])], "right": list(result)[len(schemas["left"]) :]}
+    return pa.schema(
+        [field for side in OTHER_SIDE for field in (*own[side], *([hidden_field(side)] if side in numbered else []))]
+    )
+
+
+def gathered_columns(
+    how: How, schemas: Mapping[StreamName, pa.Schema], numbered: tuple[StreamName, ...]
+) -> dict[StreamName, list[int]] | None:
+    """Return which columns of each side's rows those are; None: all."""
+    if gives_pairs(how):
+        return None
+    own = {"left": len(schemas["left"]) if how == "semi" else 0, "right": 0}
+    return {side: [*range(own[side]), *([len(schema)] if side in numbered else [])] for side, schema in schemas.items()}
 
 
 def pair_numbers(pairs: pa.Table) -> dict[StreamName, Int64s]:

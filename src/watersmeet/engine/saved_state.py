@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.columns.hidden import add_hidden, ends_hidden, own_schema, split_hidden, with_hidden
+from watersmeet.columns.hidden import Values, add_hidden, ends_hidden, own_schema, split_hidden, with_hidden
 from watersmeet.engine.arrow_bytes import read_rows, write_rows
 from watersmeet.engine.intake import Progress
 from watersmeet.engine.sections import refuse_damaged
@@ -49,8 +49,10 @@ __all__ = [
     "write_stream",
 ]
 
-SavedRows = tuple[pa.RecordBatch, Mapping[str, Int64s]]
-"""Some rows, and by name the hidden columns of their arrival numbers (in a count window)."""
+SavedRows = tuple[pa.RecordBatch, Mapping[str, Values]]
+"""Some rows, and by name their hidden columns: in a count window, those of their arrival numbers."""
+HiddenColumns = Sequence[str] | Mapping[str, pa.DataType]
+"""The names of hidden columns, of whole numbers unless types are given."""
 
 MOST_ROWS: Final = 1 << 62
 """The most rows that a stream can have had: arrival numbers of both streams together fit in 64 bits."""
@@ -197,20 +199,20 @@ def _count(given: Json) -> int:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def write_stream(schema: pa.Schema, hidden: Sequence[str], saved: Iterable[SavedRows]) -> bytes:
+def write_stream(schema: pa.Schema, hidden: HiddenColumns, saved: Iterable[SavedRows]) -> bytes:
     """Return the rows of a stream with their ``hidden`` columns as bytes."""
     return write_rows(with_hidden(schema, hidden), (add_hidden(rows, numbers) for rows, numbers in saved))
 
 
 def read_streams(
-    sections: Mapping[StreamName, bytes], hidden: Sequence[str]
+    sections: Mapping[StreamName, bytes], hidden: HiddenColumns
 ) -> tuple[dict[StreamName, pa.Schema], dict[StreamName, list[SavedRows]]]:
     """Return the schemas of streams, and their rows; raise unless they have just these ``hidden`` columns."""
     found = {stream: read_rows(section) for stream, section in sections.items()}
     schemas = {}
     for stream, (schema, _) in found.items():
         if not ends_hidden(schema, hidden):
-            raise refuse_damaged("its rows have no arrival numbers")
+            raise refuse_damaged("its rows do not have the hidden columns of its format")
         schemas[stream] = own_schema(schema, len(hidden))
     rows: dict[StreamName, list[SavedRows]] = {
         stream: [split_hidden(batch, schemas[stream]) for batch in batches] for stream, (_, batches) in found.items()

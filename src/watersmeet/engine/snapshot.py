@@ -5,17 +5,21 @@ rows, with a record batch or more per segment, and the pairs that the caller has
 topology saved them. Indexes are rebuilt with the join's structure when the rows are loaded.
 :mod:`watersmeet.engine.saved_state` writes and checks the parts.
 
-Version 2 kept the predicate as text.
+Version 2 kept the predicate as text. A join that is not inner has version 4: another hidden column says of every row
+whether it waits, that is, has met nobody and may still do so. Of rows that do not, a left join never says anything
+again. Inner joins are saved in version 3, as ever.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from itertools import repeat
+from typing import Final, cast, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.arrays import Bools
 from watersmeet.engine.arrow_bytes import read_rows, write_rows
 from watersmeet.engine.forms import COUNT
 from watersmeet.engine.result import result_schema
@@ -32,6 +36,7 @@ from watersmeet.engine.saved_state import (
 )
 from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.kinds import How
 from watersmeet.spec.saved_form import window_from_json
 from watersmeet.spec.strict_json import Json
 from watersmeet.spec.window import CountWindow, TimeWindow
@@ -44,9 +49,13 @@ MAGIC: Final = MAGICS["StreamJoin"]
 VERSION: Final = 3
 TEXT_VERSION: Final = 2
 """The last one that kept the predicate as text."""
+WAITING_VERSION: Final = 4
+"""That of joins which are not inner."""
 RESULTS: Final = "pairs"
 SEQUENCE: Final = "sequence"
 """Hidden column of a count window's row numbers."""
+WAITS: Final = "waits"
+"""Hidden column of a join that is not inner: which rows wait."""
 
 
 @dataclass(frozen=True)
@@ -57,48 +66,75 @@ class Saved:
     state: State
     segments: dict[StreamName, list[SavedSegment]]
     owed: pa.Table
-    """Pairs that were found but not returned before the join was saved."""
+    """Results that were found but not returned before the join was saved."""
+    waiting: dict[StreamName, list[Bools]]
+    """Which rows of each segment wait; empty for inner joins."""
 
 
 def write_snapshot(saved: Saved) -> bytes:
     """Return ``saved`` as bytes."""
     plan = saved.plan
-    hidden = [SEQUENCE] if plan.time is None else []
+    is_inner = _how(saved.state) == "inner"
+    hidden = _hidden(counts=plan.time is None, waits=not is_inner)
     sections = [write_description(plan, saved.state, RESULTS)]
     for side, schema in plan.schemas.items():
-        sections.append(write_stream(schema, hidden, map(_with_numbers, saved.segments[side])))
+        waiting = repeat(None) if is_inner else saved.waiting[side]
+        sections.append(write_stream(schema, hidden, map(_with_hidden, saved.segments[side], waiting)))
     sections.append(write_rows(saved.owed.schema, saved.owed.to_batches()))
-    return write_sections(MAGIC, VERSION, sections)
+    return write_sections(MAGIC, VERSION if is_inner else WAITING_VERSION, sections)
 
 
 def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`~watersmeet.spec.errors.SnapshotError`."""
-    version, sections = read_sections(MAGIC, (TEXT_VERSION, VERSION), blob)
+    version, sections = read_sections(MAGIC, (TEXT_VERSION, VERSION, WAITING_VERSION), blob)
     with refusing_damage():
         description, left, right, owed = sections
         content = read_description(description, RESULTS)
         window = window_from_json(content["window"])
         if not isinstance(window, TimeWindow | CountWindow):
             raise refuse_damaged("its window is one of many streams")
-        hidden = [SEQUENCE] if isinstance(window, CountWindow) else []
+        waits = version == WAITING_VERSION
+        hidden = _hidden(counts=isinstance(window, CountWindow), waits=waits)
         schemas, rows = read_streams({"left": left, "right": right}, hidden)
         predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
         plan = plan_join(schemas["left"], schemas["right"], predicate, window, content["structure"])
         state = state_from_json(content, plan, RESULTS)
-        kept = checked_rows(plan, rows, dict.fromkeys(hidden), state.progress)
+        how = _how(state)
+        if (how != "inner") != waits:
+            raise refuse_damaged(f"its format is not that of a join with how={how!r}")
+        counted = {SEQUENCE: None} if isinstance(window, CountWindow) else {}
+        kept = checked_rows(plan, rows, counted, state.progress)
         segments = {side: [(own, numbers.get(SEQUENCE)) for own, numbers in some] for side, some in kept.items()}
-        return Saved(plan, state, segments, _owed(owed, plan, state.options.get("result")))
+        waiting = {side: [numbers[WAITS] for _, numbers in some if waits] for side, some in kept.items()}
+        expected = result_schema(schemas["left"], schemas["right"], how=how)
+        return Saved(plan, state, segments, _owed(owed, expected, state.options.get("result")), waiting)
 
 
-def _with_numbers(segment: SavedSegment) -> SavedRows:
+def _how(state: State) -> How:
+    """Return the kind of a join."""
+    how = state.options.get("how", "inner")
+    if how not in get_args(How):
+        raise refuse_damaged(f"how={how!r} names no kind of join")
+    return cast("How", how)
+
+
+def _hidden(*, counts: bool, waits: bool) -> dict[str, pa.DataType]:
+    """Return the hidden columns of saved rows, and their types."""
+    return {
+        name: kind for name, kind, is_there in ((SEQUENCE, pa.int64(), counts), (WAITS, pa.bool_(), waits)) if is_there
+    }
+
+
+def _with_hidden(segment: SavedSegment, waits: Bools | None) -> SavedRows:
     rows, sequence = segment
-    return rows, {} if sequence is None else {SEQUENCE: sequence}
+    hidden = {SEQUENCE: sequence, WAITS: waits}
+    return rows, {name: values for name, values in hidden.items() if values is not None}
 
 
-def _owed(section: bytes, plan: JoinPlan, result: Json) -> pa.Table:
+def _owed(section: bytes, pairs: pa.Schema, result: Json) -> pa.Table:
     """Return the results that were not returned: pairs, also where they leave as ranges, or their number."""
     schema, batches = read_rows(section)
-    expected = COUNT if result == "count" else result_schema(plan.schemas["left"], plan.schemas["right"])
+    expected = COUNT if result == "count" else pairs
     if not schema.equals(expected):
         raise refuse_damaged("the results it owes have other columns than the join's")
     owed = pa.Table.from_batches(batches, expected)

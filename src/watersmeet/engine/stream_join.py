@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from watersmeet.engine.explain import explain_join
 from watersmeet.engine.forms import Ranges, form_of
-from watersmeet.engine.intake import PairIntake
+from watersmeet.engine.intake import PairIntake, Slice
 from watersmeet.engine.lifecycle import Lifecycle, in_turn
 from watersmeet.engine.metrics import Complete, JoinMetrics
 from watersmeet.engine.pairing import Pairing
@@ -21,8 +21,8 @@ from watersmeet.engine.sections import refusing_damage
 from watersmeet.engine.snapshot import Saved, read_snapshot, write_snapshot
 from watersmeet.engine.topologies.shape import check_shape, fitting_shape, shape_to_json
 from watersmeet.spec.expression import Predicate
+from watersmeet.spec.kinds import How, preserved
 from watersmeet.spec.options import (
-    How,
     Late,
     ResultForm,
     Structure,
@@ -32,6 +32,7 @@ from watersmeet.spec.options import (
     check_schemas,
     check_threads,
     refuse_complete,
+    refuse_form,
     refuse_records,
     refuse_result,
 )
@@ -59,7 +60,10 @@ class StreamJoin(Lifecycle):
     window
         ``time_window(…)`` or ``count_window(…)``.
     how
-        ``"inner"``.
+        ``"inner"`` returns pairs; ``"left"``, ``"right"`` and ``"full"`` also the rows of that side, or of both, that
+        meet nobody: once, with nulls for the other side, when no row to come can meet them, or with ``finish``.
+        ``"semi"`` returns left rows alone, each with its first match, ``"anti"`` those that meet nobody. A row with a
+        null, or that fails a condition on its side alone, meets nobody; late rows are neither joined nor returned.
     topology
         How rows are spread over cores: ``"panjoin"`` (the fastest), ``"splitjoin"``, ``"low_latency_handshake"``,
         ``"handshake"`` or ``"kang"`` (one core, the three-step procedure). Every choice gives the same pairs. The push
@@ -134,8 +138,8 @@ class StreamJoin(Lifecycle):
         check_threads(cores)
         check_options(how=how, topology=topology, structure=structure, late=late, order=order, result=result)
         check_options(fanout=fanout, block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
-        if order is not None and result != "pairs":
-            raise refuse_result(result, order)
+        if result != "pairs" and (order is not None or how != "inner"):
+            raise refuse_result(result, order) if order is not None else refuse_form(result, how)
         check_shape(topology, cores, fanout=fanout, weights=weights)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
@@ -154,13 +158,15 @@ class StreamJoin(Lifecycle):
         if result != "pairs":
             self._options["result"] = result
         self._order: Order | None = order
-        pairs = result_schema(left, right)
+        pairs = result_schema(left, right, how=how)
         self._form = form_of(result, self._plan.schemas, pairs)
         self._schema = pairs if self._form is None else self._form.schema
         self._intake = PairIntake(self._plan, fail_on_late=late == "error")
+        self._intake.preserved = preserved(how)
         self._pairing = Pairing(
             self._plan,
             pairs,
+            how=how,
             topology=topology,
             cores=cores,
             order=order,
@@ -191,14 +197,20 @@ class StreamJoin(Lifecycle):
         The pairs do not depend on the timing of threads: ``push`` waits until they have finished. A push that is
         refused (wrong schema, late rows with ``late="error"``) changes nothing. After any other error, also an
         interrupt, the join has failed: rows may be stored whose pairs no caller has got. Then all further calls of
-        ``push``, ``finish`` and ``snapshot`` are refused.
+        ``push``, ``finish`` and ``snapshot`` are refused. Rows that meet nobody come behind the pairs.
         """
-        self._check_open("push()")
-        accepted = self._intake.accept_pair(left, right, whole=self._pairing.takes_whole_pushes)
+        slices = self._accepted("push()", left, right, whole=self._pairing.takes_whole_pushes)
+        rest = self._rest()
+        return self._delivered(rest + self._pairing.join(slices))
+
+    def _accepted(self, what: str, left: pa.Table | None, right: pa.Table | None, *, whole: bool) -> Iterator[Slice]:
+        """Return the slices of a push that is not refused; from here on the join has its rows."""
+        self._check_open(what)
+        accepted = self._intake.accept_pair(left, right, whole=whole)
         self._changing()
         self._intake.progress = accepted.progress
-        rest = self._rest()
-        return self._delivered(rest + self._pairing.join(accepted.slices))
+        self._pairing.leave_out(accepted.unmatched)
+        return accepted.slices
 
     @in_turn("submit()")
     def submit(self, left: pa.Table | None = None, right: pa.Table | None = None) -> None:
@@ -208,12 +220,9 @@ class StreamJoin(Lifecycle):
         way, however seldom pairs are polled. With ``kang``, or ``panjoin`` on one core, there is nobody else to join
         them. An error in a core is raised by the next call.
         """
-        self._check_open("submit()")
-        accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
-        self._changing()
-        self._intake.progress = accepted.progress
+        slices = self._accepted("submit()", left, right, whole=self._order is not None)
         self._owed = self._with_owed(self._rest())
-        self._pairing.submit(accepted.slices)
+        self._pairing.submit(slices)
 
     @in_turn("poll()")
     def poll(self) -> pa.Table:
@@ -251,13 +260,10 @@ class StreamJoin(Lifecycle):
 
     @in_turn("pushes()")
     def _take_in(self, left: pa.Table | None, right: pa.Table | None) -> None:
-        self._check_open("pushes()")
-        accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
-        self._changing()
-        self._intake.progress = accepted.progress
+        slices = self._accepted("pushes()", left, right, whole=self._order is not None)
         self._owed = self._with_owed(self._pairing.settled())
         self._take_owed()
-        self._under_way.append(self._pairing.in_portions(accepted.slices))
+        self._under_way.append(self._pairing.in_portions(slices))
 
     def _take_owed(self) -> None:
         if self._owed.num_rows:
@@ -346,13 +352,15 @@ class StreamJoin(Lifecycle):
         """Return the whole state as bytes, from which :meth:`restore` continues. This join can continue as well."""
         self._check_open("snapshot()")
         self._join_waiting()
-        owed = self._with_owed([] if self._finished else self._pairing.still_to_meet())
+        held = self._pairing.save(finished=self._finished)
+        owed = self._with_owed(held.owed)
         return write_snapshot(
             Saved(
                 plan=self._plan,
                 state=State(self._options, self._intake.progress, self._pairs, self._finished),
-                segments={side: self._pairing.save(side) for side in OTHER_SIDE},
+                segments=held.segments,
                 owed=owed if self._form is None else self._form.save(owed),
+                waiting=held.waiting,
             )
         )
 
@@ -388,5 +396,5 @@ class StreamJoin(Lifecycle):
         join._intake.progress = saved.state.progress
         join._pairs, join._finished = saved.state.results, saved.state.finished
         join._owed = saved.owed if join._form is None else join._form.restore(saved.owed)
-        join._pairing.load(saved.segments)
+        join._pairing.load(saved.segments, saved.waiting)
         return join

@@ -36,6 +36,7 @@ __all__ = [
     "check_weights",
     "refuse_complete",
     "refuse_fanout",
+    "refuse_form",
     "refuse_records",
     "refuse_result",
     "refuse_weights",
@@ -100,6 +101,15 @@ def refuse_result(result: str, order: object) -> SpecificationError:
         f"result={result!r} with order={order!r}: neither ranges nor a count stand for pairs one after the other",
         'an order with result="pairs"; order=None with any other result',
         "leave order out",
+    )
+
+
+def refuse_form(result: str, how: str) -> SpecificationError:
+    """Return the error for results that are no pairs in a join that returns rows which met nobody."""
+    return SpecificationError(
+        f"result={result!r} with how={how!r}: ranges and counts stand for pairs, not for rows that met nobody",
+        'how="inner" with any result; result="pairs" with any other how',
+        "leave result out, and count the rows of the tables",
     )
 
 

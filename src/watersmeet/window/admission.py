@@ -62,6 +62,11 @@ class Admission:
         """Return the admission by the verdicts on all rows."""
         return cls(verdicts, np.equal(verdicts, Verdict.TAKES_PART), np.bincount(verdicts, minlength=len(Verdict)))
 
+    @property
+    def meet_nobody(self) -> Bools:
+        """Which rows take no part though they were in time: an outer join returns them."""
+        return self.verdicts >= Verdict.NULL
+
     def count(self, verdict: Verdict) -> int:
         """Return how many rows got ``verdict``."""
         return int(self.counts[verdict])

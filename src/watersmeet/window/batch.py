@@ -176,13 +176,15 @@ class KeyedBatch:
     def place(self) -> Extent:
         """Return where the batch (not empty) lies in its own window: from which timestamp or number to which."""
         if self._place is None:
-            if self.arrival is not None:
-                places = self.arrival.sequence
-            else:
-                assert self.plan.time is not None
-                places = self.key(self.plan.time)
-            self._place = extent_of(places)
+            self._place = extent_of(self.places())
         return self._place
+
+    def places(self) -> Int64s:
+        """Return where each row lies in its own window: its timestamp, or its arrival number."""
+        if self.arrival is not None:
+            return self.arrival.sequence
+        assert self.plan.time is not None
+        return self.key(self.plan.time)
 
     def reach(self) -> tuple[Extent, Extent]:
         """Return the extent of the earliest places, and that of the latest places, that the rows can meet.

@@ -23,7 +23,7 @@ The contract, for all topologies:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, TypeVar
 
@@ -38,7 +38,7 @@ from watersmeet.spec.expression import StreamName
 from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed, expire
-from watersmeet.window.plan import JoinPlan
+from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.segment import SavedSegment
 from watersmeet.window.stream_window import Match, StreamWindow
 
@@ -67,6 +67,8 @@ class Layout:
     """The share of each window that each core holds, for topologies that have segments; None: equal shares."""
     form: Form | None = None
     """In which form results are given; None: as pairs."""
+    columns: Mapping[StreamName, list[int]] | None = None
+    """Of each side, which columns of its rows the pairs have; None: all."""
 
     def results(self, window: StreamWindow, probing: KeyedBatch) -> list[pa.Table]:
         """Return what a batch finds in a window, in the form asked for."""
@@ -80,7 +82,15 @@ class Layout:
             return []
         if self.form is not None:
             return self.form.tables(probing, matches)
-        return [self.table(probing.side, gather_probing(probing, matches), gather_stored(matches))]
+        return [self.table(probing.side, self.own_columns(probing, matches), self.stored_columns(probing, matches))]
+
+    def own_columns(self, probing: KeyedBatch, matches: list[Match]) -> Columns:
+        """Gather the columns of a batch for the pairs that it found."""
+        return gather_probing(probing, matches, None if self.columns is None else self.columns[probing.side])
+
+    def stored_columns(self, probing: KeyedBatch, matches: list[Match]) -> Columns:
+        """Gather the columns of stored rows for the pairs that a batch found."""
+        return gather_stored(matches, None if self.columns is None else self.columns[OTHER_SIDE[probing.side]])
 
     def table(self, probing: StreamName, own: Columns, stored: Columns) -> pa.Table:
         """Return pairs as a table from gathered columns; ``probing`` is the probing batch's side."""
@@ -115,6 +125,11 @@ class Topology(Protocol):
         """Wait until nothing moves any more."""
         ...
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing moves: then the next ``poll`` gives all that was found, but for what ``held_back`` has."""
+        ...
+
     def poll(self) -> list[pa.Table]:
         """Return the pairs that have been found, and were not returned yet."""
         ...
@@ -139,6 +154,17 @@ class Topology(Protocol):
         Return what has left now; where rows are on their way cores may drop theirs later, without a word.
         """
         return expire({side: self.windows(side) for side in before}, before)
+
+    def met_before(self, side: StreamName) -> int | None:  # noqa: ARG002 -- where rows meet later, it matters
+        """Return the number before which a side's rows have met all that they can; None: all rows that were let in.
+
+        Asked for only when nothing moves.
+        """
+        return None
+
+    def held_back(self) -> list[pa.Table]:
+        """Return the pairs that have been found, and that ``poll`` does not return yet, for their order."""
+        return []
 
     def owed(self) -> list[pa.Table]:
         """Return the pairs of stored rows that have not met yet: none, if rows meet when they arrive."""

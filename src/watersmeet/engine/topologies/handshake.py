@@ -53,7 +53,7 @@ from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.blocks import blocks_of, joined_blocks
 from watersmeet.engine.topologies.contract import Layout, Topology, drained
 from watersmeet.engine.topologies.flowing_order import HeldBack, Passing, Punctuated, Punctuation
-from watersmeet.engine.topologies.stretch import Stretch, extent_of_numbers, from_number
+from watersmeet.engine.topologies.stretch import Alive, Stretch, extent_of_numbers, from_number
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, Departed
@@ -247,7 +247,7 @@ class Handshake(Topology):
             core.next["left"] = inboxes[number + 1] if number + 1 < layout.cores else None
             core.next["right"] = inboxes[number - 1] if number else None
         self._entry: dict[StreamName, Inbox[Message]] = {"left": inboxes[0], "right": inboxes[-1]}
-        self._alive: dict[StreamName, _Alive] = {side: _Alive() for side in OTHER_SIDE}
+        self._alive: dict[StreamName, Alive] = {side: Alive() for side in OTHER_SIDE}
         self._loaded: dict[StreamName, list[SavedSegment]] = {side: [] for side in OTHER_SIDE}
         self._punctuated = Punctuated()
         self._held_back = HeldBack()
@@ -277,6 +277,24 @@ class Handshake(Topology):
     def settle(self) -> None:
         """Wait until nothing moves."""
         self._crew.wait_until_quiet()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing moves."""
+        return self._crew.is_quiet
+
+    def met_before(self, side: StreamName) -> int | None:
+        """Return the number of the oldest row in the chain: rows that have left it at its end have met all that came.
+
+        Rows move in the order of their numbers, and leave when no row to come can meet them, behind all that came.
+        """
+        self._come_to_rest()
+        blocks = (core.stretches[side].blocks for core in self._way_back(side))
+        return next((extent_of_numbers(some[0]).low for some in blocks if some), None)
+
+    def held_back(self) -> list[pa.Table]:
+        """Return the pairs that rows which have not met yet may come before."""
+        return self._held_back.pairs()
 
     def poll(self) -> list[pa.Table]:
         """Return the pairs of rows that have met; in a join with an order those that none to come belongs before."""
@@ -373,23 +391,3 @@ class Handshake(Topology):
     def close(self) -> None:
         """End all threads."""
         self._crew.close()
-
-
-class _Alive:
-    """The number of rows in a stream's window: those of the blocks that entered, less those that expired."""
-
-    def __init__(self) -> None:
-        self._blocks: deque[tuple[int, int]] = deque()
-        self.rows = 0
-
-    def enter(self, block: KeyedBatch) -> int:
-        self._blocks.append((block.place().high, len(block)))
-        self.rows += len(block)
-        return self.rows
-
-    def expire(self, before: int) -> bool:
-        """Remove the oldest blocks that lie before ``before``; tell whether there were any."""
-        rows = self.rows
-        while self._blocks and self._blocks[0][0] < before:
-            self.rows -= self._blocks.popleft()[1]
-        return self.rows < rows

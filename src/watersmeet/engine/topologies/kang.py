@@ -24,5 +24,10 @@ class Kang(WholeWindows):
         for tables in self.in_portions(part, None):
             self._found.extend(tables)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Always: no thread moves anything."""
+        return True
+
     def close(self) -> None:
         """Nothing to close."""

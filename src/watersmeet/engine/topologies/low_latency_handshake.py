@@ -190,6 +190,11 @@ class LowLatencyHandshake(Topology):
             self._end_epoch()
         self._crew.check()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all rows have passed all cores; they may still be fresh."""
+        return self._crew.is_quiet
+
     def poll(self) -> list[pa.Table]:
         """Return what has been found: if results have an order, by slices whose rows are no longer fresh."""
         self._crew.check()

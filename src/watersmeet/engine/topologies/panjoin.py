@@ -36,7 +36,6 @@ import pyarrow as pa
 
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.result import gather_probing, gather_stored
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.whole_windows import WholeWindows
@@ -101,11 +100,11 @@ class _Share:
 
     def gather_own(self) -> None:
         if self.matches:
-            self.own = gather_probing(self.probing, self.matches)
+            self.own = self.layout.own_columns(self.probing, self.matches)
 
     def gather_stored(self) -> None:
         if self.matches:
-            self.stored = gather_stored(self.matches)
+            self.stored = self.layout.stored_columns(self.probing, self.matches)
 
     def results(self) -> list[pa.Table]:
         if not self.matches:
@@ -194,6 +193,11 @@ class PanJoin(WholeWindows):
     def settle(self) -> None:
         """Wait until all that was submitted has been carried out."""
         self._beside.wait_until_quiet()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that was submitted has been carried out."""
+        return self._beside.is_quiet
 
     def poll(self) -> list[pa.Table]:
         """Return what has been found, slice by slice."""

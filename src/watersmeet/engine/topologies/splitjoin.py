@@ -190,6 +190,11 @@ class SplitJoin(Topology):
         """Wait until all cores and mergers are done."""
         self._crew.wait_until_quiet()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all cores and mergers are done."""
+        return self._crew.is_quiet
+
     def poll(self) -> list[pa.Table]:
         """Return what has been released, in the order asked for."""
         self._crew.check()

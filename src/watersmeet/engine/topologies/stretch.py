@@ -19,7 +19,7 @@ from watersmeet.window.payload import Extent
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.stream_window import Match, StreamWindow
 
-__all__ = ["Stretch", "extent_of_numbers", "from_number"]
+__all__ = ["Alive", "Stretch", "extent_of_numbers", "from_number"]
 
 WINDOWS_PER_STRETCH: Final = 4
 SMALLEST_WINDOW: Final = 1 << 10
@@ -76,6 +76,27 @@ class Stretch:
     def newest(self) -> StreamWindow | None:
         """The window of the newest rows."""
         return self.windows[-1] if self.windows else None
+
+
+class Alive:
+    """The number of rows in a stream's window: those of the blocks that entered, less those that expired."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[tuple[int, int]] = deque()
+        self.rows = 0
+
+    def enter(self, block: KeyedBatch) -> int:
+        """Count a block; return how many rows there are now."""
+        self._blocks.append((block.place().high, len(block)))
+        self.rows += len(block)
+        return self.rows
+
+    def expire(self, before: int) -> bool:
+        """Remove the oldest blocks that lie before ``before``; tell whether there were any."""
+        rows = self.rows
+        while self._blocks and self._blocks[0][0] < before:
+            self.rows -= self._blocks.popleft()[1]
+        return self.rows < rows
 
 
 def extent_of_numbers(block: KeyedBatch) -> Extent:

@@ -1,0 +1,92 @@
+"""Marks: which rows of one side have met another, by their numbers.
+
+Design. A byte for each number, in one array that begins at some number and grows at its end. Rows that are *watched*
+may still be asked for; all others may be forgotten, and count as marked. When the array is full it is made anew, and
+begins later: where few rows are watched it does not reach back to the oldest of them, whose marks are kept one by one.
+So one row that stays for ever, as a wrong clock may bring it, does not keep all marks after it.
+
+Cost: a byte per number, of at most ``SPARSE`` times as many numbers as rows are watched, and a look at it per pair.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from watersmeet.arrays import Bools, Int64s
+from watersmeet.kernels.marks import mark_rows
+
+__all__ = ["Marks"]
+
+SPARSE: Final = 8
+LEAST_NUMBERS: Final = 1 << 16
+
+
+class Marks:
+    """The marks of one side."""
+
+    def __init__(self) -> None:
+        self._first = 0
+        self._marks = np.zeros(0, np.bool_)
+        self._old = np.empty(0, np.int64)  # numbers before the first one that are watched, in order
+        self._old_marks = np.zeros(0, np.bool_)
+
+    def has_room(self, end: int) -> bool:
+        """Tell whether all numbers before ``end`` have a mark, or are forgotten."""
+        return end <= self._first + len(self._marks)
+
+    def make_room(self, end: int, watched: Int64s) -> None:
+        """Make marks for all numbers before ``end``, and forget what is not watched if it is old."""
+        oldest = int(watched.min()) if len(watched) else end
+        first = max(self._first, oldest, end - SPARSE * len(watched) - LEAST_NUMBERS)
+        old = np.sort(watched[watched < first])
+        old_marks = np.zeros(len(old), np.bool_)  # those that only now arrive have none
+        known = int(np.searchsorted(old, self._first + len(self._marks)))
+        old_marks[:known] = self.are_marked(old[:known])
+        marks = np.zeros(2 * (end - first) + LEAST_NUMBERS, np.bool_)
+        kept = self._marks[first - self._first :]
+        marks[: len(kept)] = kept
+        self._first, self._marks, self._old, self._old_marks = first, marks, old, old_marks
+
+    def mark(self, numbers: Int64s) -> Int64s:
+        """Mark rows; return which of them, each where it stands first, were not marked before."""
+        at = numbers - self._first
+        if not len(at) or int(at.min()) >= 0:
+            return mark_rows(at, self._marks)
+        recent, old = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
+        place = np.searchsorted(self._old, numbers[old])
+        known = self._are_old(numbers[old], place)
+        new = recent[mark_rows(at[recent], self._marks)]
+        return np.sort(np.concatenate([new, old[known][mark_rows(place[known], self._old_marks)]]))
+
+    def are_marked(self, numbers: Int64s) -> Bools:
+        """Return which rows are marked, or forgotten."""
+        at = numbers - self._first
+        if not len(at) or int(at.min()) >= 0:
+            return self._marks[at]
+        found = np.ones(len(at), np.bool_)
+        recent, old = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
+        found[recent] = self._marks[at[recent]]
+        place = np.searchsorted(self._old, numbers[old])
+        known = self._are_old(numbers[old], place)
+        found[old[known]] = self._old_marks[place[known]]
+        return found
+
+    def _are_old(self, numbers: Int64s, place: Int64s) -> Bools:
+        known = place < len(self._old)
+        known[known] = self._old[place[known]] == numbers[known]
+        return known
+
+    def copy(self) -> Marks:
+        """Return marks of their own that begin as these are."""
+        copied = Marks()
+        copied._first = self._first
+        copied._marks, copied._old_marks = self._marks.copy(), self._old_marks.copy()
+        copied._old = self._old
+        return copied
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return int(self._marks.nbytes + self._old.nbytes + self._old_marks.nbytes)

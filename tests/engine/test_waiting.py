@@ -1,0 +1,100 @@
+"""Marks and waiting rows, against plain sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.columns.hidden import add_hidden
+from watersmeet.engine import marks, waiting
+from watersmeet.engine.marks import Marks
+from watersmeet.engine.waiting import Waiting
+
+
+def rows(numbers: list[int]) -> pa.RecordBatch:
+    """Return rows whose text is their number."""
+    own = pa.RecordBatch.from_pydict({"name": [str(number) for number in numbers]})
+    return add_hidden(own, {"left": np.array(numbers, np.int64)})
+
+
+def names(found: list[pa.RecordBatch]) -> list[str]:
+    return sorted(name for batch in found for name in batch["name"].to_pylist())
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.lists(st.integers(0, 12), max_size=9), st.lists(st.integers(0, 99)), st.integers(0, 40))
+    ),
+    fan_in=st.integers(2, 4),
+    sparse=st.sampled_from([0, 1, 8]),
+    least=st.sampled_from([1, 30]),
+)
+def test_rows_come_out_once_unless_they_were_marked(
+    steps: list[tuple[list[int], list[int], int]], fan_in: int, sparse: int, least: int
+) -> None:
+    """Rows come with places, some are marked, and a bound grows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting, "FAN_IN", fan_in)
+        patch.setattr(marks, "SPARSE", sparse)
+        patch.setattr(marks, "LEAST_NUMBERS", least)
+        held, waits = Waiting(), dict[int, int]()
+        came, bound = 0, 0
+        for offsets, met, advance in steps:
+            numbers = list(range(came, came + len(offsets)))
+            came += 2 * len(offsets)  # the other side has numbers too
+            places = [bound + offset for offset in offsets]
+            held.add(rows(numbers), np.array(places, np.int64))
+            waits |= dict(zip(numbers, places, strict=True))
+            some = [number for number in met if number in waits]
+            held.marks.mark(np.array(some, np.int64))
+            for number in some:
+                waits.pop(number, None)
+            assert sorted(held.numbers().tolist()) == sorted(waits)
+            bound += advance
+            due = [number for number, place in waits.items() if place < bound]
+            assert names(held.take_before(bound)) == sorted(map(str, due))
+            for number in due:
+                del waits[number]
+        assert names(held.take_all()) == sorted(map(str, waits))
+        assert held.take_all() == []
+
+
+def test_marks_are_forgotten_but_those_of_watched_rows() -> None:
+    """One row that is watched for ever does not keep the marks of all that came after it."""
+    kept = Marks()
+    for end in range(1 << 15, 1 << 23, 1 << 15):
+        if not kept.has_room(end):
+            kept.make_room(end, np.array([7, end - 5, end - 4]))
+        kept.mark(np.array([end - 5]))
+    assert kept.nbytes < 1 << 19
+    assert kept.are_marked(np.array([7, 100, end - 5, end - 4])).tolist() == [False, True, True, False]
+    assert kept.mark(np.array([7, end - 4, 7, 100])).tolist() == [0, 1]
+    copied = kept.copy()
+    copied.mark(np.array([end - 3]))
+    assert not kept.are_marked(np.array([end - 3]))[0]
+
+
+def test_rows_that_have_met_somebody_are_not_held() -> None:
+    """Most rows match soon; what waits is little, however long the window is."""
+    held, most = Waiting(), 0
+    for number in range(400):
+        first = 1000 * number
+        held.add(rows(list(range(first, first + 1000))), np.arange(first, first + 1000))
+        held.marks.mark(np.arange(first, first + 1000)[np.arange(1000) % 100 != 3])
+        held.take_before(first - 300_000)
+        most = max(most, sum(block.rows.num_rows for level in held._levels for block in level))
+    assert len(held.numbers()) <= 3010
+    assert most < 100_000, "of 300,000 in the window"
+
+
+def test_blocks_of_too_much_text_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watersmeet.window.chunks.MOST_BYTES", 30)
+    monkeypatch.setattr(waiting, "FAN_IN", 2)
+    held = Waiting()
+    for number in range(20):
+        held.add(rows([number]), np.array([number]))
+    assert names(held.take_before(7)) == sorted(map(str, range(7)))
+    assert names(held.take_all()) == sorted(map(str, range(7, 20)))
