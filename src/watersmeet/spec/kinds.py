@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from watersmeet.spec.expression import StreamName
 
-__all__ = ["How", "gives_pairs", "may_be_null", "preserved", "returns_left_rows"]
+__all__ = ["How", "gives_pairs", "may_be_null", "preserved", "returns_left_rows", "watched"]
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -27,6 +27,11 @@ PRESERVED: Final[dict[str, tuple[StreamName, ...]]] = {
 def preserved(how: How) -> tuple[StreamName, ...]:
     """Return the sides whose unmatched rows come out."""
     return PRESERVED[how]
+
+
+def watched(how: How) -> tuple[StreamName, ...]:
+    """Return the sides of whose rows it has to be known whether they have met another."""
+    return ("left",) if how == "semi" else PRESERVED[how]
 
 
 def gives_pairs(how: How) -> bool:
