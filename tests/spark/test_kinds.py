@@ -150,11 +150,10 @@ def _make(case: PlainCase, how: str, data: st.DataObject) -> Any:
     return partial(make, routing=data.draw(st.sampled_from(routings)))
 
 
-@pytest.mark.parametrize("how", HOWS)
 @settings(suppress_health_check=SUPPRESSED)
 @given(data=st.data())
-def test_oracle_rows_come_out_when_they_are_due(how: str, data: st.DataObject, scratch: Path) -> None:
-    case = _draw(data)
+def test_oracle_rows_come_out_when_they_are_due(data: st.DataObject, scratch: Path) -> None:
+    case, how = _draw(data), data.draw(st.sampled_from(HOWS))
     make, history = _make(case, how, data), History(case, how)
     forget(scratch)
     query, random = make(), np.random.default_rng(1)
@@ -172,11 +171,10 @@ def test_oracle_rows_come_out_when_they_are_due(how: str, data: st.DataObject, s
     assert given <= found.total()
 
 
-@pytest.mark.parametrize("how", HOWS)
 @settings(suppress_health_check=SUPPRESSED)
 @given(data=st.data())
-def test_oracle_batch_dataframes_have_all_at_the_end(how: str, data: st.DataObject, scratch: Path) -> None:
-    case = _draw(data)
+def test_oracle_batch_dataframes_have_all_at_the_end(data: st.DataObject, scratch: Path) -> None:
+    case, how = _draw(data), data.draw(st.sampled_from(HOWS))
     whole = {
         side: pa.concat_tables([some for batch in case.batches if (some := batch[side]) is not None])
         if any(batch[side] is not None for batch in case.batches)
@@ -190,12 +188,11 @@ def test_oracle_batch_dataframes_have_all_at_the_end(how: str, data: st.DataObje
     assert found == History(case, how).results(0, None)
 
 
-@pytest.mark.parametrize("how", HOWS)
 @settings(suppress_health_check=SUPPRESSED)
 @given(data=st.data())
-def test_oracle_marks_mean_the_same_to_two_attempts(how: str, data: st.DataObject, scratch: Path) -> None:
+def test_oracle_marks_mean_the_same_to_two_attempts(data: st.DataObject, scratch: Path) -> None:
     """A late attempt, its rows in another order, replaces the files of the one before."""
-    case = _draw(data)
+    case, how = _draw(data), data.draw(st.sampled_from(HOWS))
     make, history = _make(case, how, data), History(case, how)
     found: Results = Counter()
     state = files = Checkpoint()
