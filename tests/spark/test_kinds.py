@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
+import watersmeet as wm
 from dressed import UTC, PlainCase, plain_cases, possible
-from stand_in import Checkpoint, forget, pair_query, replayed
+from stand_in import Checkpoint, forget, pair_query, replayed, run_in_a_new_process
 from strategies import KINDS
 from watersmeet.spec.kinds import gives_pairs, preserved
 from watersmeet.spec.sql import parse_predicate
@@ -219,3 +220,65 @@ def test_oracle_marks_mean_the_same_to_two_attempts(data: st.DataObject, scratch
 
 def _shuffled(rows: pa.Table | None, random: np.random.Generator) -> pa.Table | None:
     return None if rows is None else rows.take(random.permutation(rows.num_rows))
+
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", UTC), ("k", pa.int64())])
+
+
+def _rows(*rows: tuple[int, int, int]) -> pa.Table:
+    """Return rows of ``(id, milliseconds, k)``."""
+    numbers, times, keys = zip(*rows, strict=True)
+    moments = pa.array([1000 * time for time in times], UTC)
+    return pa.table({"id": pa.array(numbers, pa.int64()), "ts": moments, "k": pa.array(keys, pa.int64())}, SCHEMA)
+
+
+@pytest.mark.parametrize("routing", ["bucket", "broadcast"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_match_at_the_last_possible_moment(side: str, how: str, routing: str, scratch: Path) -> None:
+    """A row waits for exactly as long as another may meet it that is not late.
+
+    watermark                 0          0        1400       1401
+    micro-batch               0          1          2          3
+    own side       1 at 1000, k=5   9 at 1400   9 at 1401      -      1 stays until 1400, the watermark at which
+                   2 at 1000, k=7                                      a row at 1400 is not late
+    other side                -     8 at 1400   1 at 1400, k=5  -      it meets 1, just in time; nothing meets 2
+                                                8 at 1401
+    """
+    other = "right" if side == "left" else "left"
+    window = wm.time_window("400 milliseconds", ts="ts")
+    schemas = dict.fromkeys(SIDES, SCHEMA)
+    forget(scratch)
+    query = pair_query(schemas, "left.k BETWEEN right.k - 1 AND right.k + 1", window, routing=routing, how=how)  # type: ignore[arg-type]
+    batches: list[dict[str, pa.Table | None]] = [
+        {side: _rows((1, 1000, 5), (2, 1000, 7)), other: None},
+        {side: _rows((9, 1400, 900)), other: _rows((8, 1400, -900))},
+        {side: _rows((9, 1401, 950)), other: _rows((1, 1400, 5), (8, 1401, -950))},
+        {},
+    ]
+    given = [_results(query.run(batch)) for batch in batches]
+    pair = Counter({(1, 1): 1} if gives_pairs(how) else {(1,): 1} if how == "semi" else {})  # type: ignore[arg-type]
+    row: tuple[Any, ...] = (2,) if how == "anti" else (2, None) if side == "left" else (None, 2)
+    kept = Counter({row: 1} if side in preserved(how) else {})  # type: ignore[arg-type]
+    assert given == [Counter(), Counter(), pair, kept]
+
+
+@pytest.mark.parametrize("how", ["full", "semi"])
+def test_marks_last_from_process_to_process(how: str) -> None:
+    """Every micro-batch runs in a process of its own, which knows nothing but the checkpoint."""
+    window = wm.time_window("400 milliseconds", ts="ts")
+    make = partial(pair_query, dict.fromkeys(SIDES, SCHEMA), "left.k = right.k", window, how=how)  # type: ignore[arg-type]
+    checkpoint, found = Checkpoint(), []
+    for batch in (
+        {"left": _rows((1, 1000, 5), (2, 1000, 6), (3, 1000, 7)), "right": _rows((1, 1000, 5), (2, 1000, 8))},
+        {"left": _rows((4, 1100, 8)), "right": _rows((3, 1100, 5), (4, 1100, 6))},
+        {"left": _rows((9, 2000, 90)), "right": _rows((9, 2000, 91))},
+        {},
+    ):
+        results, checkpoint = run_in_a_new_process(make, checkpoint, batch)
+        found.append(_results(results))
+    if how == "semi":
+        assert found == [Counter({(1,): 1}), Counter({(2,): 1, (4,): 1}), Counter(), Counter()]
+    else:
+        pairs = [{(1, 1): 1}, {(1, 3): 1, (2, 4): 1, (4, 2): 1}, {}, {(3, None): 1}]
+        assert found == list(map(Counter, pairs))
