@@ -62,9 +62,19 @@ class Case:
     """All results, as text."""
 
 
+@dataclass(frozen=True)
+class PlainCase:
+    """One join of two streams as it is drawn, before it is dressed."""
+
+    schemas: dict[str, pa.Schema]
+    on: str
+    window: Window
+    batches: list[dict[str, pa.Table | None]]
+
+
 @st.composite
-def pair_cases(draw: st.DrawFn, kind: str) -> Case:
-    """Draw a join of two streams whose predicate is of ``kind``."""
+def plain_cases(draw: st.DrawFn, kind: str) -> PlainCase:
+    """Draw a join of two streams whose predicate is of ``kind``; its columns are ``id, ts, x, y, o, p``."""
     family = draw(st.sampled_from([[name for name in names if name in KEYS] for names in FAMILIES.values()]))
     types = draw(st.sampled_from(family)), draw(st.sampled_from(family))
     on, window = draw(strategies.predicates(kind, types)), draw(strategies.windows())
@@ -85,6 +95,14 @@ def pair_cases(draw: st.DrawFn, kind: str) -> Case:
             draw(st.lists(st.tuples(*[st.one_of(codes, codes, st.none())] * 2), min_size=2, max_size=6))
         )
     ]
+    return PlainCase(plain, on, window, batches)
+
+
+@st.composite
+def pair_cases(draw: st.DrawFn, kind: str) -> Case:
+    """Draw a join of two streams whose predicate is of ``kind``."""
+    drawn = draw(plain_cases(kind))
+    plain, on, window, batches = drawn.schemas, drawn.on, drawn.window, drawn.batches
     truth = oracle.pairs(parse_predicate(on), window, plain, [(batch["left"], batch["right"]) for batch in batches])
     kept = {window.order_by} if isinstance(window, CountWindow) else set()
     dress = {side: draw(dresses(schema, kept)) for side, schema in plain.items()}

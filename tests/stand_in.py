@@ -43,6 +43,7 @@ from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import Columns
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.tables import Tables
+from watersmeet.spec.kinds import How, preserved
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
@@ -54,6 +55,7 @@ TYPES = {
     "bigint": pa.int64(),
     "double": pa.float64(),
     "string": pa.string(),
+    "boolean": pa.bool_(),
     "binary": pa.binary(),
     "array<bigint>": pa.list_(pa.int64()),
 }
@@ -259,25 +261,28 @@ def pair_query(
     cores: int = 2,
     checkpoint: Checkpoint | None = None,
     tables: Tables | None = None,
+    how: How = "inner",
+    ends: bool = False,
 ) -> Query:
-    """Return a join of two streams."""
+    """Return a join of two streams; with ``ends`` a micro-batch is all there is, as with batch DataFrames."""
     plan = plan_join(schemas["left"], schemas["right"], parse_predicate(on), window, structure)  # type: ignore[arg-type]
-    spread = choose_routing(routing, plan, cores)  # type: ignore[arg-type]
+    spread = choose_routing(routing, plan, cores, how)  # type: ignore[arg-type]
 
     ids, tables = core_ids(cores, cores), tables or Tables(cores)
-    identity = join_identity(plan, spread, ids, cores)
+    identity = join_identity(plan, spread, ids, cores, how)
 
-    result = result_schema(plan.schemas["left"], plan.schemas["right"])
+    result = result_schema(plan.schemas["left"], plan.schemas["right"], how=how)
 
     def core() -> JoinProcessor:
-        return JoinProcessor(plan, identity, cache_bytes=1 << 28, fail_on_late=False, tables=tables, result=result)
+        options: dict[str, Any] = {"cache_bytes": 1 << 28, "fail_on_late": False, "how": how, "ends": ends}
+        return JoinProcessor(plan, identity, tables=tables, result=result, **options)
 
     is_timed = plan.time is not None
     return Query(
         plan,
         {"left": window.left_ts, "right": window.right_ts} if is_timed else None,
         window.lateness if is_timed else timedelta(0),
-        Routes(spread, tables),
+        Routes(spread, tables, preserved(how)),
         ids,
         core,
         result,

@@ -464,3 +464,23 @@ def _identity(given: dict[str, Any]) -> Identity:
         partitions=given["partitions"],
         earlier="",
     )
+
+
+def test_the_kind_of_join_is_a_part_of_all_but_inner_ones() -> None:
+    """Checkpoints of inner joins stay as they were; one of another kind is refused by name, and one of format 3 too."""
+    plan, inner = pair_of("hash", WINDOW)
+    spread = choose_routing("hash", plan, 3)
+    left, full = (join_identity(plan, spread, core_ids(3, 2), 2, how) for how in ("left", "full"))  # type: ignore[arg-type]
+    for was, now, words in (
+        (inner, left, "was inner, is left"),
+        (left, inner, "was left, is inner"),
+        (left, full, "is full"),
+    ):
+        saved = {"format": FORMAT, "join": was.digest, "identity": was.parts}
+        was.check(saved)
+        with pytest.raises(wm.SnapshotError, match=f"how: .*{words}"):
+            now.check(saved)
+    of_format_3 = {"format": 3, "join": inner.earlier}
+    inner.check(of_format_3)
+    with pytest.raises(wm.SnapshotError, match="another join"):
+        left.check(of_format_3)

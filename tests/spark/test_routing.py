@@ -18,6 +18,7 @@ from watersmeet.spark.core_ids import core_ids, partition_of
 from watersmeet.spark.multiway.routing import MULTI_ROUTINGS, MultiRoutingName
 from watersmeet.spark.routing.buckets import HERE, find_buckets, reach_of
 from watersmeet.spark.routing.choose import ROUTINGS, RoutingName, choose_routing
+from watersmeet.spec.kinds import How, watched
 from watersmeet.spec.predicates import band, equal, less
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.window.plan import JoinPlan, plan_join
@@ -193,3 +194,48 @@ def test_core_ids_spread_evenly(cores: int, partitions: int) -> None:
     assert len(set(ids)) == cores
     counts = np.bincount([partition_of(core, partitions) for core in ids], minlength=partitions)
     assert counts.max() - counts.min() <= 1
+
+
+def _at_judges(
+    plan: JoinPlan, routing: str, how: How, cores: int, values: dict[str, list[float]]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return of each watched side how many judges a row has, and which rows of the other side come to one of them."""
+    spread = choose_routing(routing, plan, cores, how)  # type: ignore[arg-type]
+    table = RoutingTable((first_generation(cores),))
+    kind = plan.schemas["left"].field(0).type
+    rows = {side: pa.record_batch({"k": pa.array(own, kind)}) for side, own in values.items()}
+    routes = {side: {route.core: route for route in spread.route(side, rows[side], 5, table)} for side in values}
+    found = {}
+    for side, other in (("left", "right"), ("right", "left")):
+        judges, comes = np.zeros(len(values[side]), int), np.zeros((len(values[side]), len(values[other])), bool)
+        for core, route in routes[side].items():
+            assert route.stored is None, "what is judged is kept"
+            own = route.rows if route.judged is None else route.rows[route.judged]
+            judges[own] += 1
+            if core in routes[other]:
+                comes[np.ix_(own, routes[other][core].rows)] = True
+        if side in watched(how):
+            found[side] = judges, comes
+    return found
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+@given(data=st.data(), cores=st.integers(1, 7), ends=st.sampled_from([(3, 3), (0, 10), (-50, 60), (-(2**40), 2**41)]))
+def test_oracle_a_row_has_one_judge_who_sees_all_that_it_meets(
+    how: How, data: st.DataObject, cores: int, ends: tuple[int, int]
+) -> None:
+    """By buckets of whole numbers and of floats, of bands around zero or far from it; and by broadcast."""
+    kind, lists = data.draw(st.sampled_from([(pa.int64(), INTEGERS), (pa.float64(), FLOATS)]))
+    values = {side: data.draw(lists) for side in ("left", "right")}
+    if ends == (-(2**40), 2**41):  # values near each other's other end, whose roundings differ most
+        values["left"] += [value + 2**40 for value in values["right"] if abs(value) < 2**52]
+    below, above = ends
+    plan = _plan(kind, band("k", "k", below=below, above=above))
+    for routing in ("bucket", "broadcast"):
+        for side, (judges, comes) in _at_judges(plan, routing, how, cores, values).items():
+            assert (judges == 1).all()
+            for i, own in enumerate(values[side]):
+                for j, other in enumerate(values["right" if side == "left" else "left"]):
+                    x, y = (own, other) if side == "left" else (other, own)
+                    both_nan = np.isnan(x) and np.isnan(y)
+                    assert comes[i, j] or not (both_nan or y - below <= x <= y + above), (routing, side, x, y)

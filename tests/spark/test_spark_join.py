@@ -212,7 +212,7 @@ def test_refusals_before_the_query_starts(spark: SparkSession, folder_of: Stream
         (wm.ColumnTypeError, "compares", lambda: wm.join(*frames, "left.s = right.k", WINDOW)),
         (wm.ColumnTypeError, "timestamp", lambda: wm.join(*frames, CASES["hash"], wm.time_window("1 second", ts="k"))),
         (wm.SpecificationError, "streaming", lambda: wm.join(streaming, frames[1], CASES["hash"], WINDOW)),
-        (wm.SpecificationError, "how=", lambda: wm.join(*frames, CASES["hash"], WINDOW, how="full")),
+        (wm.SpecificationError, "how=", lambda: wm.join(*frames, CASES["hash"], WINDOW, how="outer")),
         (wm.SpecificationError, "cores=", lambda: wm.join(*frames, CASES["hash"], WINDOW, cores=0)),
     ):
         with pytest.raises(error, match=words) as refused:

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from watersmeet.arrays import Bools, Int64s
+from watersmeet.arrays import Bools, Int32s, Int64s
 
 __all__ = ["GenerationSets"]
 
@@ -72,7 +72,7 @@ class GenerationSets:
         bits = self.bits[np.minimum(line, len(self.bits) - 1), rows]
         return np.asarray(((bits >> bit) & 1).astype(bool) & ((line < len(self.bits)) | (bits == -1)))
 
-    def keep(self, rows: Bools | Int64s) -> GenerationSets:
+    def keep(self, rows: Bools | Int32s | Int64s) -> GenerationSets:
         """Return the sets of some rows."""
         return GenerationSets(self.bits[:, rows])
 

@@ -84,6 +84,8 @@ class Route:
     group: Int32s | None = None
     """If groups are counted, the group that each row counts for, or ``~group`` for a copy of a row (see
     :mod:`watersmeet.balance.loads`)."""
+    judged: Bools | None = None
+    """Which of them the core judges, in a join that gives rows that met nobody; None: all."""
 
 
 class Buckets:

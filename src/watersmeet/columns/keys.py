@@ -49,6 +49,7 @@ __all__ = [
     "meet_exactly",
     "row_ranges",
     "spread_borders",
+    "text_buffers",
 ]
 
 Borders = tuple[str, ...]
@@ -214,7 +215,7 @@ def _normalise(vector: Vector, domain: KeyDomain) -> Int64s:
             return _wrapped(vector, domain)
         case "double_order" | "double_offset":
             return kernels.order_bits(np.atleast_1d(to_float(vector)).view(np.int64))
-    offsets, data = _text_buffers(vector.data)
+    offsets, data = text_buffers(vector.data)
     return text.hash_strings(offsets, data) if domain.kind == "hash" else text.prefix_strings(offsets, data)
 
 
@@ -294,7 +295,7 @@ def _of_words(words: UInt64s, factor: int, domain: KeyDomain) -> Int64s:
 
 def _ranks(texts: pa.Array, borders: Borders) -> Int64s:
     offset, data, shared = _border_arrays(borders)
-    return text.rank_strings(*_text_buffers(texts), offset, data, shared, len(borders).bit_length())
+    return text.rank_strings(*text_buffers(texts), offset, data, shared, len(borders).bit_length())
 
 
 @lru_cache(maxsize=64)
@@ -315,7 +316,7 @@ def _shared_bytes(a: bytes, b: bytes) -> int:
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _text_buffers(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
+def text_buffers(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
     """Return the offsets and bytes of text in any Arrow layout."""
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array = array.cast(pa.large_binary())

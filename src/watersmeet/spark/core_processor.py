@@ -46,7 +46,7 @@ from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.admission import is_late, late_error, times_of
-from watersmeet.window.expiry import expired_before
+from watersmeet.window.expiry import Bounds, expired_before
 from watersmeet.window.streams import Streams
 
 __all__ = ["CoreProcessor"]
@@ -86,6 +86,8 @@ class CoreProcessor(StatefulProcessor):
     """Rows and pairs of the current micro-batch by group, if groups are counted."""
     given_elsewhere: int = 0
     """Results of the current micro-batch that this core found and another core gives."""
+    keeps_marks: bool = False
+    """Whether runs have marks beside them."""
 
     def __init__(
         self, streams: Streams, identity: Identity, tables: Tables, *, cache_bytes: int, fail_on_late: bool
@@ -112,6 +114,15 @@ class CoreProcessor(StatefulProcessor):
         """Return the runs to remove: those whose rows all lie before ``before``."""
         return [run for run in runs if run.high < before]
 
+    def unmatched(
+        self,
+        manifest: Manifest,  # noqa: ARG002
+        lone: Mapping[StreamName, pa.RecordBatch],  # noqa: ARG002
+        before: Bounds,  # noqa: ARG002
+    ) -> Iterator[pa.Table]:
+        """Yield rows of preserved streams that met nobody: ``lone`` ones, and those that no row to come can meet."""
+        return iter(())
+
     def rest(self, manifest: Manifest) -> None:
         """Begin a micro-batch without envelopes, in which runs only expire."""
 
@@ -122,7 +133,7 @@ class CoreProcessor(StatefulProcessor):
         """Open the state."""
         self._handle = handle
         self._heard: set[int] = set()
-        self._store = RunStore(handle)
+        self._store = RunStore(handle, marked=self.keeps_marks)
         self.runs = self.open(self._store, RunCache.of_executor(self._cache_bytes))
 
     def handleInputRows(  # noqa: N802 -- Spark's name
@@ -136,7 +147,7 @@ class CoreProcessor(StatefulProcessor):
         core = int(key[0])
         manifest = self._open(core)
         watermark = self._watermark(timerValues)
-        arrived, counted, counts = self._arrived(rows, watermark)
+        arrived, lone, counted, counts = self._arrived(rows, watermark)
         self.live = _agreed(counts.live, manifest)
         self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
@@ -144,8 +155,12 @@ class CoreProcessor(StatefulProcessor):
         for results in bounded_tables(self.join(manifest, arrived)):
             pairs += results.num_rows
             yield result_rows(results)
-        done = time.perf_counter()
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
+        unmatched = 0
+        for results in bounded_tables(self.unmatched(manifest, lone, expired_before(self._streams, reached))):
+            unmatched += results.num_rows
+            yield result_rows(results)
+        done = time.perf_counter()
         before = self._expire(manifest, reached)
         for stream in before:
             self._merge(manifest, stream, before[stream])
@@ -163,6 +178,7 @@ class CoreProcessor(StatefulProcessor):
             given_elsewhere=self.given_elsewhere,
             late_rows=counts.late_rows,
             null_rows=counts.null_rows,
+            unmatched_rows=unmatched,
             work_seconds=done - ready,
             busy_seconds=time.perf_counter() - begin,
             groups=self.groups.report(),
@@ -176,7 +192,7 @@ class CoreProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Remove expired runs and write the record, in a micro-batch without input."""
+        """Judge rows, remove expired runs and write the record, in a micro-batch without input."""
         begin, core = time.perf_counter(), int(key[0])
         if core in self._heard:  # its envelopes came in this micro-batch
             return
@@ -185,9 +201,15 @@ class CoreProcessor(StatefulProcessor):
         self.live = Generations(max(stored, default=0), min(stored, default=0))
         watermark = self._watermark(timerValues)
         self.rest(manifest)
-        self.settled(manifest, self._expire(manifest, dict.fromkeys(self._streams.schemas, watermark)))
+        reached, unmatched = dict.fromkeys(self._streams.schemas, watermark), 0
+        for results in bounded_tables(self.unmatched(manifest, {}, expired_before(self._streams, reached))):
+            unmatched += results.num_rows
+            yield result_rows(results)
+        self.settled(manifest, self._expire(manifest, reached))
+        self.runs.check()
         self._store.save(manifest)
-        yield report_rows(replace(self._held(core, manifest), busy_seconds=time.perf_counter() - begin))
+        report = replace(self._held(core, manifest), unmatched_rows=unmatched)
+        yield report_rows(replace(report, busy_seconds=time.perf_counter() - begin))
 
     def close(self) -> None:
         """Do nothing: Spark closes the state."""
@@ -260,10 +282,11 @@ class CoreProcessor(StatefulProcessor):
 
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
-    ) -> tuple[dict[StreamName, Envelope], dict[StreamName, int], _Counts]:
-        """Open the envelopes and leave out late rows; also return the number of rows that each stream has had."""
+    ) -> tuple[dict[StreamName, Envelope], dict[StreamName, pa.RecordBatch], dict[StreamName, int], _Counts]:
+        """Open the envelopes and leave out late rows. Also return lone rows, and how many each stream has had."""
         schemas = self._streams.schemas
         opened: dict[StreamName, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
+        alone: dict[StreamName, list[Envelope]] = {}
         counts = _Counts()
         counted: dict[StreamName, int] = {}
         for frame in frames:
@@ -273,23 +296,34 @@ class CoreProcessor(StatefulProcessor):
                 if row.counts is not None:
                     counted = dict(zip(schemas, map(int, row.counts), strict=True))
                 if row.blob is not None:
-                    opened[row.stream].append((int(row.part), open_blob(row.blob, schemas[row.stream])))
+                    envelope = open_blob(row.blob, schemas[row.stream])
+                    if row.lone:
+                        alone.setdefault(row.stream, []).append(envelope)
+                    else:
+                        opened[row.stream].append((int(row.part), envelope))
         arrived = {}
         for stream, some in opened.items():
             in_order = [envelope for _, envelope in sorted(some, key=itemgetter(0))]  # the same in every attempt
             whole = together(in_order, schemas[stream])
             counts.rows_in += whole.rows.num_rows
             arrived[stream] = self._in_time(stream, whole, watermark, counts)
-        return arrived, counted, counts
+        lone = {}
+        for stream, rows in alone.items():
+            whole = together(rows, schemas[stream])
+            counts.rows_in += whole.rows.num_rows
+            lone[stream] = self._in_time(stream, whole, watermark, counts).rows
+        return arrived, lone, counted, counts
 
     def _in_time(self, stream: StreamName, whole: Envelope, watermark: int | None, counts: _Counts) -> Envelope:
         """Leave out late rows; the others have their timestamps from here on."""
         if not (self._is_timed and whole.rows.num_rows):
             return whole
-        times, _ = times_of(self._streams, stream, whole.rows)
+        times, known = times_of(self._streams, stream, whole.rows)
         whole = replace(whole, times=times)
         late = None if watermark is None else is_late(times, watermark)
-        if watermark is None or late is None:
+        if late is not None and known is not None:  # a lone row may have no time
+            late &= known
+        if watermark is None or late is None or not late.any():
             return whole
         late_rows = int(np.count_nonzero(late))
         if self._fail_on_late:

@@ -2,7 +2,8 @@
 
 ``packer`` makes the function for ``mapInArrow`` on each stream before the shuffle. It collects a task's Arrow batches,
 leaves out rows that cannot match (nulls on an axis, rows that fail the conditions on their stream alone), routes the
-rest, and emits one envelope for each core. The blob is an Arrow IPC stream of the rows. Hidden last columns have more
+rest, and emits one envelope for each core. Of a preserved side the rows that cannot match travel too, as *lone* rows,
+to a core that follows from their task. The blob is an Arrow IPC stream of the rows. Hidden last columns have more
 on each row: whether the core stores it, if it does not store all; in a count window its arrival; in a balanced join the
 generations that it probes and the group that it counts for. A task ends with an empty envelope for every core that the
 routing table knows, so that a core without rows in a micro-batch still expires its own, and writes its record.
@@ -67,11 +68,12 @@ ENVELOPE: Final[Columns] = {
     "counts": "array<bigint>",
     "generation": "bigint",
     "oldest": "bigint",
+    "lone": "boolean",
     "blob": "binary",
 }
 """``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
 count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
-routed."""
+routed; ``lone`` rows of a preserved side can match nobody."""
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PROBED: Final = "probed "
@@ -81,6 +83,9 @@ BLOB_BYTES: Final = 1 << 20
 ROWS_AT_ONCE: Final = 1 << 20
 BYTES_AT_ONCE: Final = 1 << 28
 """Rows and bytes that a task collects before it routes them."""
+
+TASK_BITS: Final = 32
+"""Bits of a part's number that a task counts with; those above them are the task's number."""
 
 Column = TypeVar("Column", Bools, Int32s, Int64s)
 ArrowMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -98,18 +103,28 @@ class Envelope:
     """The generations under which each left row has its home here; None: all."""
     group: Int32s | None = None
     """If groups are counted: the group that each row counts for."""
+    judged: Bools | None = None
+    """The rows that this core judges (see :mod:`watersmeet.spark.judge`); None: all."""
     times: Int64s | None = None
     """In a time window: the rows' timestamps, where they are known already. They do not travel: the rows do."""
 
     def keep(self, mask: Bools) -> Envelope:
         """Return what it says of the rows that ``mask`` keeps."""
+        return self._with(keep_rows(self.rows, mask), mask)
+
+    def take(self, order: Int32s) -> Envelope:
+        """Return what it says of rows by their numbers, in this order."""
+        return self._with(self.rows.take(pa.array(order)), order)
+
+    def _with(self, rows: pa.RecordBatch, which: Bools | Int32s) -> Envelope:
         return Envelope(
-            keep_rows(self.rows, mask),
-            _kept(self.stored, mask),
-            None if self.counts is None else {name: own[mask] for name, own in self.counts.items()},
-            None if self.probed is None else self.probed.keep(mask),
-            _kept(self.group, mask),
-            _kept(self.times, mask),
+            rows,
+            _kept(self.stored, which),
+            None if self.counts is None else {name: own[which] for name, own in self.counts.items()},
+            None if self.probed is None else self.probed.keep(which),
+            _kept(self.group, which),
+            _kept(self.judged, which),
+            _kept(self.times, which),
         )
 
 
@@ -127,11 +142,12 @@ def together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
         {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
         GenerationSets.joined([envelope.probed for envelope in envelopes], sizes),
         _filled([envelope.group for envelope in envelopes], sizes, 0),
+        _filled([envelope.judged for envelope in envelopes], sizes, 1),
     )
 
 
-def _kept(column: Column | None, mask: Bools) -> Column | None:
-    return None if column is None else column[mask]
+def _kept(column: Column | None, which: Bools | Int32s) -> Column | None:
+    return None if column is None else column[which]
 
 
 def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Column | None:
@@ -162,6 +178,12 @@ def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple
                 yield _packed(core_ids[core], stream, part, blobs, router.table)
                 part += len(blobs)
             routed += kept.rows.num_rows
+            if stream in router.preserved and not keep.all():
+                blobs = to_blobs(keep_rows(rows, ~keep))
+                yield _packed(
+                    core_ids[router.lone_core(part >> TASK_BITS)], stream, part, blobs, router.table, lone=True
+                )
+                part += len(blobs)
         yield _heartbeats(core_ids, stream, nulls, router.table)
         freeze_once("pack")
 
@@ -212,7 +234,7 @@ def envelopes(stream: StreamName, router: Router, whole: Envelope, routed: int) 
         everything = len(route.rows) == rows.num_rows and np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
         taken = rows if everything else rows.take(pa.array(route.rows))
-        yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)
+        yield route.core, Envelope(taken, route.stored, some, route.probed, route.group, route.judged)
 
 
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
@@ -238,7 +260,7 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
-    known = {"stored": envelope.stored, "group": envelope.group}
+    known = {"stored": envelope.stored, "group": envelope.group, "judged": envelope.judged}
     hidden = {name: values for name, values in known.items() if values is not None}
     probed = {} if envelope.probed is None else labelled(PROBED, envelope.probed.columns())
     return to_blobs(add_hidden(envelope.rows, hidden | probed | labelled(COUNT, envelope.counts or {})))
@@ -251,7 +273,7 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     rows, hidden = split_hidden(whole, schema)
     counts = unlabelled(COUNT, hidden) or None
     probed = GenerationSets.from_columns(unlabelled(PROBED, hidden))
-    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"))
+    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"), hidden.get("judged"))
 
 
 def _heartbeats(core_ids: tuple[int, ...], stream: StreamName, nulls: int, table: RoutingTable) -> pa.RecordBatch:
@@ -264,30 +286,42 @@ def _heartbeats(core_ids: tuple[int, ...], stream: StreamName, nulls: int, table
 
 
 def _packed(
-    core: int, stream: StreamName, part: int, blobs: pa.BinaryArray, table: RoutingTable | None = None
+    core: int,
+    stream: StreamName,
+    part: int,
+    blobs: pa.BinaryArray,
+    table: RoutingTable | None = None,
+    *,
+    lone: bool = False,
 ) -> pa.RecordBatch:
     """Return the envelopes of some rows for one core; the first is part number ``part``."""
     count = len(blobs)
     parts = part + np.arange(count), np.zeros(count, np.int64)
-    return _rows(np.full(count, core), stream, parts, blobs, table)
+    return _rows(np.full(count, core), stream, parts, blobs, table, lone=lone)
 
 
 def _rows(
-    cores: Int64s, stream: StreamName, parts: tuple[Int64s, Int64s], blobs: pa.BinaryArray, table: RoutingTable | None
+    cores: Int64s,
+    stream: StreamName,
+    parts: tuple[Int64s, Int64s],
+    blobs: pa.BinaryArray,
+    table: RoutingTable | None,
+    *,
+    lone: bool = False,
 ) -> pa.RecordBatch:
     """Return rows of ``ENVELOPE``; ``parts`` are their numbers and null rows, the streams are not counted yet."""
     count = len(blobs)
     names, uncounted = pa.array([stream] * count, pa.string()), pa.nulls(count, pa.list_(pa.int64()))
     newest, oldest = (0, 0) if table is None else (table.newest.number, table.oldest)
     live = np.full(count, newest), np.full(count, oldest)
-    columns = (cores.astype(np.int32), names, *parts, uncounted, *live, blobs)
+    columns = (cores.astype(np.int32), names, *parts, uncounted, *live, np.full(count, lone), blobs)
     return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ENVELOPE))
 
 
 def _first_part() -> int:
     """Return the number of this task's first part; parts of tasks with higher numbers come after it."""
     context = TaskContext.get()
-    return (context.partitionId() if context else 0) << 32
+    return (context.partitionId() if context else 0) << TASK_BITS
 
 
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -28,6 +28,7 @@ from watersmeet.spark.routing.contract import Routing
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SnapshotError, WatersmeetError
 from watersmeet.spec.expression import Predicate, StreamName
+from watersmeet.spec.kinds import How
 from watersmeet.spec.saved_form import predicate_from_json, predicate_to_json, schema_to_json, window_to_json
 from watersmeet.spec.strict_json import canonical
 from watersmeet.spec.window import Window, Windows
@@ -45,6 +46,8 @@ PREDICATE: Final = "predicate"
 COLUMNS: Final = "columns"
 DIGEST_BYTES: Final = 16
 WINDOW: Final = "window"
+KIND: Final = "how"
+"""It is a part only of joins that are not inner, so that inner joins are what they always were."""
 MAY_CHANGE: Final = (
     "lateness, structure, late, balance and the session's spark.watersmeet.… may change, and columns may be added"
 )
@@ -101,8 +104,13 @@ def identity_of(
     cores: int,
     partitions: int,
     earlier: str,
+    how: How = "inner",
 ) -> Identity:
-    """Return the identity of a join; ``routing`` has the values of a row that decide which cores it goes to."""
+    """Return the identity of a join; ``routing`` has the values of a row that decide which cores it goes to.
+
+    State of an earlier format is of an inner join.
+    """
+    kind = {} if how == "inner" else {KIND: how}
     return Identity(
         {
             "version": VERSION,
@@ -114,13 +122,18 @@ def identity_of(
             "routing": routing,
             "cores": cores,
             "shuffle partitions": partitions,
+            **kind,
         },
-        earlier,
+        "" if kind else earlier,
     )
 
 
 def join_identity(
-    plan: JoinPlan | MultiPlan, routing: Routing[Streams], core_ids: tuple[int, ...], partitions: int
+    plan: JoinPlan | MultiPlan,
+    routing: Routing[Streams],
+    core_ids: tuple[int, ...],
+    partitions: int,
+    how: How = "inner",
 ) -> Identity:
     """Return what a join, of two streams or many, is to its checkpoint."""
     return identity_of(
@@ -131,6 +144,7 @@ def join_identity(
         cores=len(core_ids),
         partitions=partitions,
         earlier=earlier_digest(plan.predicate, plan.window, plan.schemas, routing.earlier_text(), core_ids),
+        how=how,
     )
 
 
@@ -148,6 +162,8 @@ def _differences(was: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[s
                 yield f"predicate: was {_text(was.get(part), streams)}, is {_text(now[part], streams)}"
         elif part == WINDOW:
             yield from _unequal(part, _with_units(was.get(part)), _with_units(now.get(part)))
+        elif part == KIND:
+            yield from _unequal(part, was.get(part, "inner"), now.get(part, "inner"))
         else:
             yield from _unequal(part, was.get(part), now.get(part))
 

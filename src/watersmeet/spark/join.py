@@ -1,4 +1,4 @@
-"""``join``: takes two DataFrames, streaming or batch, and returns a DataFrame of pairs."""
+"""``join``: takes two DataFrames, streaming or batch, and returns a DataFrame of pairs, or what ``how`` says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spec.expression import Predicate
-from watersmeet.spec.options import Balance, How, Late, Structure, check_join, check_options
+from watersmeet.spec.kinds import How, preserved, returns_left_rows
+from watersmeet.spec.options import Balance, Late, Structure, check_join, check_options
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import plan_join
@@ -47,7 +48,10 @@ def join(
     window
         ``time_window(…)`` or ``count_window(…)``.
     how
-        ``"inner"``.
+        ``"inner"`` returns pairs. ``"left"``, ``"right"`` and ``"full"`` also return the rows of that side, or of both,
+        that met nobody: once, with nulls for the other side, as soon as no row to come can meet them. ``"semi"``
+        returns each left row that meets one, once; ``"anti"`` those that meet nobody. All but ``"inner"`` are not
+        balanced.
     routing
         How rows are spread over cores: ``"hash"``, ``"bucket"`` or ``"broadcast"``; ``"auto"`` takes the first that
         applies.
@@ -67,7 +71,7 @@ def join(
     -------
     DataFrame
         All left columns, then all right columns; a name that occurs on both sides becomes ``left_NAME`` and
-        ``right_NAME``.
+        ``right_NAME``. With ``"semi"`` and ``"anti"`` the left columns alone, under their own names.
     """
     check_join(on, window, many=False)
     check_options(how=how, structure=structure, late=late, balance=balance)
@@ -87,11 +91,12 @@ def join(
         case_sensitive=case_sensitive,
     )
     check_time_zone(spark, plan.predicate, plan.schemas)
-    result = result_schema(plan.schemas["left"], plan.schemas["right"], case_sensitive=case_sensitive)
+    result = result_schema(plan.schemas["left"], plan.schemas["right"], how=how, case_sensitive=case_sensitive)
     ids = ids_of(spark, cores)
-    spread = choose_routing(routing, plan, len(ids))
-    identity = join_identity(plan, spread, ids, partitions_of(spark))
-    tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
+    spread = choose_routing(routing, plan, len(ids), how)
+    identity = join_identity(plan, spread, ids, partitions_of(spark), how)
+    balances = balance == "auto" and how == "inner"  # a row has one judge for as long as it is kept
+    tables = tables_of(spark, identity.digest, spread, ids, balances=balances, is_streaming=left.isStreaming)
     processor = JoinProcessor(
         plan,
         identity,
@@ -99,14 +104,17 @@ def join(
         fail_on_late=late == "error",
         tables=tables,
         result=result,
+        how=how,
+        ends=not left.isStreaming,
     )
     return pipeline(
         frames,
         streams=plan,
         window=plan.window,
-        routes=Routes(spread, tables),
+        routes=Routes(spread, tables, preserved(how)),
         core_ids=ids,
         processor=processor,
         result=result,
+        returned=("left",) if returns_left_rows(how) else ("left", "right"),
         name=identity.digest,
     )

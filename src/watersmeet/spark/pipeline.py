@@ -48,10 +48,12 @@ def pipeline(
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
     result: pa.Schema,
+    returned: Iterable[StreamName] | None = None,
     name: str = "",
 ) -> DataFrame:
     """Return the results of ``processor``, which takes envelopes and gives rows of ``OUTPUT``.
 
+    They have the columns of the streams ``returned``, by default of all.
     The metrics have ``name``, which tells listeners the join that they belong to.
     """
     timed = {stream: _with_plain_names(_watermarked(frame, stream, window)) for stream, frame in frames.items()}
@@ -69,7 +71,7 @@ def pipeline(
         outputMode="Append",
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
-    columns = spark_result_schema([frame.schema for frame in frames.values()], result.names)
+    columns = spark_result_schema([frames[stream].schema for stream in returned or frames], result.names)
     return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
 
 

@@ -9,7 +9,8 @@ right row. While the routing table changes, a left row may be here for the sake 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,23 @@ from watersmeet.engine.result import gather_pairs, in_tables
 from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.judge import Judge
+from watersmeet.spark.marks import Marks
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spark.tables import Tables
 from watersmeet.spark.window_runs import WindowRuns
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.kinds import How
 from watersmeet.window.batch import Arrival, KeyedBatch
+from watersmeet.window.expiry import Bounds
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.stream_window import StreamWindow
 
 __all__ = ["JoinProcessor"]
+
+END: Final = 2**63
+"""A place beyond those of all rows."""
 
 
 class JoinProcessor(CoreProcessor):
@@ -43,20 +51,28 @@ class JoinProcessor(CoreProcessor):
         fail_on_late: bool,
         tables: Tables,
         result: pa.Schema,
+        how: How = "inner",
+        ends: bool = False,
     ) -> None:
         super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._result = result
+        self._ends = ends
+        self._judge = None if how == "inner" else Judge(plan, how, result)
+        self.keeps_marks = self._judge is not None
         self._windows: dict[StreamName, StreamWindow] = {}
 
     def open(self, store: RunStore, cache: RunCache | None) -> WindowRuns:
         """Return the join's decoded runs."""
-        self._window_runs = WindowRuns(self._plan, store, cache)
+        self._window_runs, self._marks = WindowRuns(self._plan, store, cache), store.marks
         return self._window_runs
 
     def join(self, manifest: Manifest, arrived: dict[StreamName, Envelope]) -> Iterator[pa.Table]:
         """Yield the pairs of a micro-batch."""
         self._windows = self._window_runs.windows(manifest.runs)
+        if self._judge is not None and self._marks is not None:
+            yield from self._judged(self._judge, self._marks, manifest, arrived)
+            return
         for side in ("left", "right"):
             own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
             batch = self._batch(side, arrived[side])
@@ -73,6 +89,35 @@ class JoinProcessor(CoreProcessor):
             if len(storing):
                 origin = manifest.next(side, self.live.newest)
                 manifest.runs[side].append(self._window_runs.add(storing, own, other, origin))
+
+    def _judged(
+        self, judge: Judge, marks: Marks, manifest: Manifest, arrived: dict[StreamName, Envelope]
+    ) -> Iterator[pa.Table]:
+        """Yield what comes of rows that meet, in a join of another kind; each is stored where it has come to."""
+        judge.begin(marks, self._windows, manifest)
+        for side in ("left", "right"):
+            own, other = self._windows[side], self._windows[OTHER_SIDE[side]]
+            new = judge.enter(side, arrived[side])
+            assert new.stored is None and new.probed is None, "kinds of joins that judge rows are not balanced"  # noqa: PT018
+            batch = self._batch(side, new)
+            yield from judge.results(batch, other.probe(batch))
+            if len(batch):
+                run = self._window_runs.add(batch, own, other, manifest.next(side, self.live.newest))
+                manifest.runs[side].append(run)
+                judge.stored(side, run, own.segments[-1])
+
+    def unmatched(
+        self, manifest: Manifest, lone: Mapping[StreamName, pa.RecordBatch], before: Bounds
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of preserved sides that met nobody; with batch DataFrames no row is to come."""
+        if self._judge is None or self._marks is None:
+            return
+        for side, rows in lone.items():
+            yield self._judge.without(side, rows)
+        until = dict.fromkeys(before, END) if self._ends else before
+        yield from self._judge.due(
+            self._marks, manifest, until, lambda side, run: self._window_runs.find(side, run)
+        )
 
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
@@ -98,7 +143,10 @@ class JoinProcessor(CoreProcessor):
 
     def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a side."""
-        return self._window_runs.merge(stream, runs, self._windows[OTHER_SIDE[stream]])
+        other = self._windows[OTHER_SIDE[stream]]
+        if self._judge is None:
+            return self._window_runs.merge(stream, runs, other)
+        return self._judge.merged(stream, runs, lambda: self._window_runs.merge(stream, runs, other))
 
     def _batch(self, side: StreamName, arrived: Envelope) -> KeyedBatch:
         """Return what has come of a side; its timestamps are known since late rows were left out."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.spark.core_ids import KEEPER
-from watersmeet.spark.envelope import ENVELOPE, Envelope, envelopes, joinable, one_batch, open_blob, seal
+from watersmeet.spark.envelope import ENVELOPE, Envelope, envelopes, joinable, one_batch, open_blob, seal, to_blobs
 from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spec.expression import StreamName
@@ -58,6 +58,9 @@ class Sequencer(StatefulProcessor):
         live = router.table.newest.number, router.table.oldest
         for stream, batch in arrived.items():
             keep, nulls = joinable(self._streams, stream, batch)
+            if stream in router.preserved and not keep.all():
+                core = self._core_ids[router.lone_core(sum(first.values()))]
+                yield _rows(core, stream, 0, (totals, live), to_blobs(keep_rows(batch, ~keep)), lone=True)
             kept = {other: before[keep] for other, before in counts[stream].items()}
             whole = Envelope(keep_rows(batch, keep), None, kept)
             for core, envelope in envelopes(stream, router, whole, first[stream]):
@@ -95,9 +98,20 @@ def _rows(
     nulls: int,
     known: tuple[Mapping[StreamName, int], tuple[int, int]],
     blobs: pa.BinaryArray,
+    *,
+    lone: bool = False,
 ) -> pd.DataFrame:
     """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations."""
     totals, live = known
     counts = [list(totals.values())] * len(blobs)
-    values = (core, stream, np.arange(len(blobs)), nulls, counts, *live, pd.array(blobs, pd.ArrowDtype(pa.binary())))
+    values = (
+        core,
+        stream,
+        np.arange(len(blobs)),
+        nulls,
+        counts,
+        *live,
+        lone,
+        pd.array(blobs, pd.ArrowDtype(pa.binary())),
+    )
     return pd.DataFrame(dict(zip(ENVELOPE, values, strict=True)))

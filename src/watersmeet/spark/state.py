@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from watersmeet.spark.envelope import BLOB_BYTES
 from watersmeet.spark.identity import FORMAT, Identity
+from watersmeet.spark.marks import Marks
 from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.payload import Extent
@@ -84,6 +85,8 @@ class Manifest:
     identity: Identity
     """The identity of the join that the checkpoint belongs to."""
     runs: dict[StreamName, list[Run]]
+    judged: dict[StreamName, int] = field(default_factory=dict)
+    """Of each preserved side the place before which it is known of all rows whether they met one, if there is one."""
 
     @property
     def join(self) -> str:
@@ -97,26 +100,33 @@ class Manifest:
 
 
 class RunStore:
-    """Reads and writes one core's state."""
+    """Reads and writes one core's state; runs have ``marks`` beside them if the join keeps some (``marked``)."""
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
+    def __init__(self, handle: StatefulProcessorHandle, *, marked: bool = False) -> None:
+        self.marks = Marks(handle) if marked else None
         self._manifest = handle.getValueState("manifest", "content string")
         self._parts = handle.getMapState("runs", "name string, part int", "content binary")
 
     def load(self, identity: Identity, streams: Iterable[StreamName]) -> Manifest:
         """Return the manifest, which is new if the core has no state; raise if it is another join's."""
+        if self.marks is not None:
+            self.marks.begin()
         saved = self._manifest.get()
         if saved is None:
             return Manifest(identity, {stream: [] for stream in streams})
         content: dict[str, Any] = json.loads(saved[0])
         identity.check(content)
-        return Manifest(identity, {stream: [Run(**run) for run in runs] for stream, runs in content["runs"].items()})
+        runs = {stream: [Run(**run) for run in some] for stream, some in content["runs"].items()}
+        return Manifest(identity, runs, content.get("judged", {}))
 
     def save(self, manifest: Manifest) -> None:
-        """Write the manifest."""
+        """Write the manifest, and the marks that have changed."""
         runs = {stream: [asdict(run) for run in some] for stream, some in manifest.runs.items()}
         identity = manifest.identity
         content = {"format": FORMAT, "join": identity.digest, "identity": identity.parts, "runs": runs}
+        if self.marks is not None:
+            content["judged"] = manifest.judged
+            self.marks.save()
         self._manifest.update((json.dumps(content),))
 
     def write(self, content: pa.Buffer, rows: int, place: Extent, *, origin: Origin, owner: str) -> Run:
@@ -145,9 +155,11 @@ class RunStore:
         return b"".join(bytes(part[0]) for part in parts if part is not None)
 
     def remove(self, run: Run) -> None:
-        """Remove a run."""
+        """Remove a run and its marks."""
         for number in range(run.parts):
             self._parts.removeKey((run.name, number))
+        if self.marks is not None:
+            self.marks.remove(run.name, run.rows)
 
 
 def mergeable(runs: list[Run], longest: int) -> list[Run]:

@@ -1,5 +1,9 @@
 """What a routing must do: send rows to cores so that every result is found on exactly one of them.
 
+Where rows come out that met nobody, every row of a preserved stream has *one judge*: a core that it and all rows come
+to that it can meet (see :mod:`watersmeet.spark.judge`). That is a row's home where it has one. Where rows of both
+streams have copies, a route says which rows its core judges.
+
 A :class:`Routing` is made for a join and a number of cores; it travels to the tasks and routes batch after batch. What
 others may do with one follows from what it says it *has*, never from its name. A routing with *groups* sends rows by
 the hash of a key, or of a bucket of values. Between that hash and a core stands the routing table, which may change
@@ -153,6 +157,15 @@ class Router:
     table: RoutingTable
     """That of the micro-batch."""
     counts: bool
+    preserved: tuple[StreamName, ...] = ()
+    """The streams whose rows come out though they meet nobody."""
+
+    def lone_core(self, task: int) -> int:
+        """Return the core that gets a task's rows of preserved streams that can meet nobody: any one will do.
+
+        It follows from the number of the task (or of a micro-batch), so a task that is run again chooses the same one.
+        """
+        return int(self.table.cores[task % len(self.table.cores)])
 
     def __call__(self, stream: StreamName, rows: pa.RecordBatch, first: int) -> list[Route]:
         """Return for every core the rows it gets; ``first`` counts the rows of the stream that came before."""
@@ -165,10 +178,11 @@ class Routes:
 
     routing: Routing[Streams]
     tables: Tables
+    preserved: tuple[StreamName, ...] = ()
 
     def now(self) -> Router:
         """Return what routes this task's rows, by the routing table of its micro-batch."""
-        return Router(self.routing, self.tables.current(), self.tables.balances)
+        return Router(self.routing, self.tables.current(), self.tables.balances, self.preserved)
 
 
 # --- for a join -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from watersmeet.columns.keys import axis_keys, combine_keys
 from watersmeet.spark.earlier import text_of
 from watersmeet.spark.routing.contract import Grouped, axis_to_json
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.kinds import How
 from watersmeet.spec.normal import Axis
 from watersmeet.window.plan import JoinPlan
 
@@ -26,7 +27,7 @@ class Hash(Grouped[JoinPlan]):
     needs: ClassVar[str] = "an equality"
 
     @classmethod
-    def of(cls, plan: JoinPlan, cores: int) -> Self | None:
+    def of(cls, plan: JoinPlan, cores: int, how: How = "inner") -> Self | None:  # noqa: ARG003 -- it serves all kinds
         """Return the routing of a join; None where it has no equality."""
         routing = cls(cores, plan)
         return routing if routing._axes() else None
