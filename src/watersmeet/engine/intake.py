@@ -4,9 +4,10 @@ The intake knows the progress of two streams or many (largest timestamps, number
 a :class:`~watersmeet.window.streams.Streams`. ``accept`` changes nothing: its result has the new progress, which takes
 effect when the caller commits it. So a refused push leaves no trace.
 
-Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push. There is
-none until every stream has had rows. A row behind it is late. A row may expire when the watermark *after* the push is
-more than the window's length beyond it.
+Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push; with
+``idle`` it lies at most so far behind the largest of them (:func:`~watersmeet.window.streams.watermark_of`). Otherwise
+there is none until every stream has had rows. A row behind it is late. A row may expire when the watermark *after* the
+push is more than the window's length beyond it.
 
 Slices. A push that spans much more time than the window is cut into slices, which are joined in the order of time. Rows
 expire between slices, so windows stay small even for a long push, and a probe meets few rows outside its reach.
@@ -30,7 +31,7 @@ from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, expired_before
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
-from watersmeet.window.streams import Streams
+from watersmeet.window.streams import Streams, waiting_for, watermark_of
 
 __all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice"]
 
@@ -103,6 +104,11 @@ class Intake:
         self.number: Callable[[dict[StreamName, pa.RecordBatch]], dict[StreamName, pa.RecordBatch]] | None = None
         """Adds arrival numbers to the rows of a push, before slices of time change their order."""
 
+    @property
+    def waiting_for(self) -> StreamName | None:
+        """The stream that holds the watermark of a time window back, if there is one."""
+        return None if self.streams.lateness is None else waiting_for(self.streams, self.progress.largest_time)
+
     def accept(self, tables: Mapping[StreamName, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined.
 
@@ -112,11 +118,10 @@ class Intake:
         progress = replace(
             self.progress, rows={stream: n + rows[stream].num_rows for stream, n in self.progress.rows.items()}
         )
-        lateness = self.streams.lateness
         return (
             self._accept_counted(rows, progress)
-            if lateness is None
-            else self._accept_timed(rows, progress, lateness, whole=whole)
+            if self.streams.lateness is None
+            else self._accept_timed(rows, progress, whole=whole)
         )
 
     # --- count windows ----------------------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ class Intake:
     # --- time windows -----------------------------------------------------------------------------------------------
 
     def _accept_timed(
-        self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, lateness: int, *, whole: bool
+        self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, *, whole: bool
     ) -> Accepted[Arrived]:
         kept, times = {}, {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
@@ -152,17 +157,14 @@ class Intake:
             nulls[stream] += admission.count(Verdict.NULL)
             kept[stream] = keep_rows(batch, admission.keep)
             times[stream] = time if kept[stream] is batch else time[admission.keep]
-        watermark = self._watermark(largest, lateness)
+        watermark = self._watermark(largest)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
         return Accepted(self._slices(kept, times, watermark, whole=whole), after)
 
-    def _watermark(self, largest: dict[StreamName, int | None], lateness: int) -> int | None:
+    def _watermark(self, largest: dict[StreamName, int | None]) -> int | None:
         """Return the watermark for the next push; it never decreases."""
-        seen = [time for time in largest.values() if time is not None]
-        if len(seen) < len(largest):
-            return self.progress.watermark
-        reached = min(seen) - lateness
-        return reached if self.progress.watermark is None else max(reached, self.progress.watermark)
+        reached, before = watermark_of(self.streams, largest), self.progress.watermark
+        return before if reached is None else reached if before is None else max(reached, before)
 
     def _slices(
         self,

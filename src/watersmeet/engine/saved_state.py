@@ -35,7 +35,7 @@ from watersmeet.spec.strict_json import Json, canonical, check_entries, read_jso
 from watersmeet.spec.typing import Schemas, type_of
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.admission import admit, keep_rows, times_of
-from watersmeet.window.streams import Streams
+from watersmeet.window.streams import Streams, watermark_of
 
 __all__ = [
     "SavedRows",
@@ -170,9 +170,8 @@ def _progress(content: Json, streams: Streams) -> Progress:
     watermark = _moment(content["watermark"], 2 * EARLIEST)  # behind the timestamps by the lateness
     if streams.lateness is None and (watermark is not None or any(time is not None for time in largest.values())):
         raise refuse_damaged("a count window has no timestamps")
-    reached = [time for time in largest.values() if time is not None]
-    all_began = streams.lateness is not None and len(reached) == len(largest)
-    if all_began and (watermark is None or watermark < min(reached) - (streams.lateness or 0)):
+    reached = None if streams.lateness is None else watermark_of(streams, largest)
+    if reached is not None and (watermark is None or watermark < reached):
         raise refuse_damaged("its watermark lies behind the timestamps by more than the lateness")
     if any(late[stream] + null[stream] > rows[stream] for stream in rows):
         raise refuse_damaged("more rows were left out than have come")

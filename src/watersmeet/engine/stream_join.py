@@ -333,6 +333,7 @@ class StreamJoin(Lifecycle):
             right_window_rows=rows["right"],
             window_bytes=sum(window.nbytes for parts in windows.values() for window in parts),
             watermark=progress.watermark,
+            waiting_for=self._intake.waiting_for,
         )
 
     @in_turn("explain()")

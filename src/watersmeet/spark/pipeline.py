@@ -28,7 +28,7 @@ from watersmeet.spark.session import bytes_setting
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
+from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows
 from watersmeet.window.streams import Streams
 
 __all__ = ["METRICS", "cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
@@ -54,6 +54,12 @@ def pipeline(
 
     The metrics have ``name``, which tells listeners the join that they belong to.
     """
+    if isinstance(window, TimeWindow | TimeWindows) and window.idle is not None:
+        raise SpecificationError(
+            f"idle={format_duration(window.idle)} on Spark",
+            "a window without idle, or idle in-process",
+            "leave idle out",
+        )
     timed = {stream: _with_plain_names(_watermarked(frame, stream, window)) for stream, frame in frames.items()}
     if isinstance(window, CountWindow | CountWindows):
         routed = _sequenced(timed, streams, routes, core_ids)

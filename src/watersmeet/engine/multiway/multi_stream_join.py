@@ -48,7 +48,10 @@ class MultiJoinMetrics:
     """Rows for which matches had to be found again, because they had been overwritten."""
     stash_overwritten: int
     watermark: int | None
-    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
+    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began, or
+    with ``idle`` the first of them."""
+    waiting_for: StreamName | None
+    """The stream that holds the watermark of a time window back, as in a ``StreamJoin``'s metrics."""
 
 
 class MultiStreamJoin(Lifecycle):
@@ -224,6 +227,7 @@ class MultiStreamJoin(Lifecycle):
             stash_recomputed=0 if stashed is None else stashed.recomputed,
             stash_overwritten=0 if stashed is None else stashed.overwritten,
             watermark=progress.watermark,
+            waiting_for=self._intake.waiting_for,
         )
 
     @in_turn("explain()")
