@@ -23,10 +23,10 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Bools, Int64s
+from watersmeet.arrays import Int64s
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import Verdict, admit, keep_rows, late_error, times_of
+from watersmeet.window.admission import Verdict, admit, keep_rows, largest_time, late_error, times_of
 from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, expired_before
@@ -147,7 +147,7 @@ class Intake:
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
             time, known = times_of(self.streams, stream, batch)
-            largest[stream] = _latest(largest[stream], time, known)
+            largest[stream] = largest_time(largest[stream], time, known)
             admission = admit(self.streams, stream, batch, (time, known), progress.watermark)
             late_now = admission.count(Verdict.LATE)
             if late_now and self.fail_on_late:
@@ -258,14 +258,6 @@ class PairIntake(Intake):
         arrival = None if counts is None else Arrival(counts[side][side], counts[side][OTHER_SIDE[side]])
         keys = {} if self.plan.time is None or arrived.times is None else {self.plan.time: arrived.times[side]}
         return KeyedBatch(self.plan, side, arrived.rows[side], arrival, keys)
-
-
-def _latest(before: int | None, times: Int64s, known: Bools | None) -> int | None:
-    """Return the largest timestamp of a stream after these rows."""
-    some = times if known is None else times[known]
-    if not len(some):
-        return before
-    return int(some.max()) if before is None else max(before, int(some.max()))
 
 
 def _in_time_order(

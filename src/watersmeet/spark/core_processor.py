@@ -33,6 +33,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
+from watersmeet.spark.clock import Clock
 from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import Envelope, open_blob, together
 from watersmeet.spark.gc_freeze import freeze_once
@@ -52,7 +53,6 @@ __all__ = ["CoreProcessor"]
 
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
-MILLI_SCALE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,21 @@ class CoreProcessor(StatefulProcessor):
     """Results of the current micro-batch that this core found and another core gives."""
 
     def __init__(
-        self, streams: Streams, identity: Identity, tables: Tables, *, cache_bytes: int, fail_on_late: bool
+        self,
+        streams: Streams,
+        identity: Identity,
+        tables: Tables,
+        *,
+        cache_bytes: int,
+        fail_on_late: bool,
+        behind: int,
     ) -> None:
         self._streams = streams
         self._tables = tables
         self._identity = identity
         self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
+        self._behind = behind
 
     @abstractmethod
     def open(self, store: RunStore, cache: RunCache | None) -> DecodedRuns[Any]:
@@ -134,7 +142,8 @@ class CoreProcessor(StatefulProcessor):
         begin = time.perf_counter()
         core, found = int(key[0]), Found()
         manifest = self._open(core)
-        watermark = self._watermark(timerValues)
+        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
+        watermark = self._watermark(timerValues, clock)
         arrived, counted, counts = self._arrived(rows, watermark)
         self.live = _agreed(counts.live, manifest)
         self.groups, self.given_elsewhere = GroupCounter(), 0
@@ -150,6 +159,9 @@ class CoreProcessor(StatefulProcessor):
             self._merge(manifest, stream, before[stream])
         self.settled(manifest, before)
         self.runs.check()
+        if self._is_timed:
+            clock.hear(counted)
+            manifest.clock = clock.to_json()
         self._store.save(manifest)
         self._heard.add(core)
         moment = timerValues.getCurrentWatermarkInMs()
@@ -185,7 +197,9 @@ class CoreProcessor(StatefulProcessor):
         manifest = self._open(core)
         stored = [run.generation for runs in manifest.runs.values() for run in runs]
         self.live = Generations(max(stored, default=0), min(stored, default=0))
-        watermark = self._watermark(timerValues)
+        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
+        watermark = self._watermark(timerValues, clock)
+        manifest.clock = clock.to_json()
         self.rest(manifest)
         self.settled(manifest, self._expire(manifest, dict.fromkeys(self._streams.schemas, watermark)))
         self._store.save(manifest)
@@ -230,12 +244,9 @@ class CoreProcessor(StatefulProcessor):
     def _is_timed(self) -> bool:
         return self._streams.lateness is not None
 
-    def _watermark(self, timers: TimerValues) -> int | None:
-        """Return the query's watermark in units of the timestamps, or None while there is none."""
-        if not self._is_timed:
-            return None
-        milliseconds = timers.getCurrentWatermarkInMs()
-        return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
+    def _watermark(self, timers: TimerValues, clock: Clock) -> int | None:
+        """Return the join's own watermark in units of the timestamps, or None while there is none."""
+        return clock.watermark(timers.getCurrentWatermarkInMs(), self._streams) if self._is_timed else None
 
     def _expire(self, manifest: Manifest, reached: Mapping[StreamName, int | None]) -> dict[StreamName, int]:
         """Remove runs whose rows have all expired. Return the places before which rows have expired."""
@@ -260,7 +271,8 @@ class CoreProcessor(StatefulProcessor):
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
     ) -> tuple[dict[StreamName, Envelope], dict[StreamName, int], _Counts]:
-        """Open the envelopes and leave out late rows; also return the number of rows that each stream has had."""
+        """Open the envelopes and leave out late rows; also return how far each stream has come: in rows, with ``idle``
+        in time."""
         schemas = self._streams.schemas
         opened: dict[StreamName, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
         counts = _Counts()
@@ -269,8 +281,11 @@ class CoreProcessor(StatefulProcessor):
             for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
                 counts.null_rows += int(row.null_rows)
                 counts.live.add(Generations(int(row.generation), int(row.oldest)))
-                if row.counts is not None:
+                if row.counts is not None and not self._is_timed:
                     counted = dict(zip(schemas, map(int, row.counts), strict=True))
+                elif row.counts is not None:
+                    (largest,) = map(int, row.counts)
+                    counted[row.stream] = max(largest, counted.get(row.stream, largest))
                 if row.blob is not None:
                     opened[row.stream].append((int(row.part), open_blob(row.blob, schemas[row.stream])))
         arrived = {}

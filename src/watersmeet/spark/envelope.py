@@ -37,7 +37,7 @@ from watersmeet.spark.routing.contract import Router, Routes
 from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import Verdict, admit, keep_rows
+from watersmeet.window.admission import Verdict, admit, keep_rows, largest_time, times_of
 from watersmeet.window.arrival import Counts
 from watersmeet.window.streams import Streams
 
@@ -70,8 +70,8 @@ ENVELOPE: Final[Columns] = {
     "blob": "binary",
 }
 """``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
-count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
-routed."""
+count window has had, or with ``idle`` one number: the largest timestamp that a task has seen; ``generation`` and
+``oldest`` are the newest and the oldest live generation by which the rows were routed."""
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PROBED: Final = "probed "
@@ -153,7 +153,10 @@ def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple
         routed = nulls = 0
         part = _first_part()
         router = routes.now()
+        largest = None
         for rows in _collected(batches, streams.schemas[stream]):
+            if streams.idle is not None:
+                largest = largest_time(largest, *times_of(streams, stream, rows))
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
@@ -162,7 +165,8 @@ def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple
                 yield _packed(core_ids[core], stream, part, blobs, router.table)
                 part += len(blobs)
             routed += kept.rows.num_rows
-        yield _heartbeats(core_ids, stream, nulls, router.table)
+        cores = router.table.cores if streams.idle is None else range(len(core_ids))  # each has to know the time
+        yield _heartbeats([core_ids[core] for core in cores], stream, nulls, router.table, largest)
         freeze_once("pack")
 
     return pack
@@ -254,13 +258,22 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"))
 
 
-def _heartbeats(core_ids: tuple[int, ...], stream: StreamName, nulls: int, table: RoutingTable) -> pa.RecordBatch:
-    """Return an empty envelope for every core and for the keeper; the first has the number of rows left out."""
-    cores = (*(core_ids[core] for core in table.cores), KEEPER)
+def _heartbeats(
+    core_ids: list[int], stream: StreamName, nulls: int, table: RoutingTable, largest: int | None
+) -> pa.RecordBatch:
+    """Return an empty envelope for every core and for the keeper; the first has the number of rows left out.
+
+    All have the task's ``largest`` timestamp, where cores have to know it.
+    """
+    cores = (*core_ids, KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
     blobs = pa.nulls(len(cores), pa.binary())
-    return _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
+    beats = _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
+    if largest is None:
+        return beats
+    place = beats.schema.get_field_index("counts")
+    return beats.set_column(place, "counts", pa.array([[largest]] * len(cores), pa.list_(pa.int64())))
 
 
 def _packed(

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
+from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
@@ -92,18 +93,20 @@ def join(
     spread = choose_routing(routing, plan, len(ids))
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
+    times = event_time(frames, plan.window)
     processor = JoinProcessor(
         plan,
         identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
+        behind=times.held_back,
         tables=tables,
         result=result,
     )
     return pipeline(
         frames,
         streams=plan,
-        window=plan.window,
+        times=times,
         routes=Routes(spread, tables),
         core_ids=ids,
         processor=processor,

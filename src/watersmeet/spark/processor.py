@@ -44,8 +44,9 @@ class JoinProcessor(CoreProcessor):
         fail_on_late: bool,
         tables: Tables,
         result: pa.Schema,
+        behind: int = 0,
     ) -> None:
-        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late, behind=behind)
         self._plan = plan
         self._result = result
         self._windows: dict[StreamName, StreamWindow] = {}

@@ -84,6 +84,8 @@ class Manifest:
     identity: Identity
     """The identity of the join that the checkpoint belongs to."""
     runs: dict[StreamName, list[Run]]
+    clock: dict[str, Any] | None = None
+    """In a time window: what :class:`~watersmeet.spark.clock.Clock` keeps. Earlier versions had none, and ignore it."""
 
     @property
     def join(self) -> str:
@@ -110,13 +112,16 @@ class RunStore:
             return Manifest(identity, {stream: [] for stream in streams})
         content: dict[str, Any] = json.loads(saved[0])
         identity.check(content)
-        return Manifest(identity, {stream: [Run(**run) for run in runs] for stream, runs in content["runs"].items()})
+        runs = {stream: [Run(**run) for run in some] for stream, some in content["runs"].items()}
+        return Manifest(identity, runs, content.get("clock"))
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest."""
         runs = {stream: [asdict(run) for run in some] for stream, some in manifest.runs.items()}
         identity = manifest.identity
         content = {"format": FORMAT, "join": identity.digest, "identity": identity.parts, "runs": runs}
+        if manifest.clock is not None:
+            content["clock"] = manifest.clock
         self._manifest.update((json.dumps(content),))
 
     def write(self, content: pa.Buffer, rows: int, place: Extent, *, origin: Origin, owner: str) -> Run:

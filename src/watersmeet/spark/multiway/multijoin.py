@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.spark.balancing import tables_of
+from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
@@ -98,19 +99,21 @@ def multijoin(
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     is_streaming = next(iter(streams.values())).isStreaming
     tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
+    times = event_time(streams, plan.window)
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
         identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
+        behind=times.held_back,
         tables=tables,
         centre=spread.centre,
     )
     return pipeline(
         streams,
         streams=plan,
-        window=plan.window,
+        times=times,
         routes=Routes(spread, tables),
         core_ids=ids,
         processor=processor,

@@ -67,8 +67,9 @@ class MultiJoinProcessor(CoreProcessor):
         fail_on_late: bool,
         tables: Tables,
         centre: StreamName,
+        behind: int = 0,
     ) -> None:
-        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late, behind=behind)
         self._plan = plan
         self._centre = centre
         self._at_home: dict[StreamName, float] = {}
