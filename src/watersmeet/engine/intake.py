@@ -16,7 +16,7 @@ expire between slices, so windows stay small even for a long push, and a probe m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Final, Generic, TypeVar
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 from watersmeet.arrays import Int64s
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
+from watersmeet.spec.options import Late, refuse_late
 from watersmeet.window.admission import Verdict, admit, keep_rows, largest_time, late_error, times_of
 from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -89,14 +90,18 @@ class Accepted(Generic[Part]):
 
     slices: Iterator[Part]
     progress: Progress
+    late: dict[StreamName, pa.RecordBatch] = field(default_factory=dict)
+    """Late rows, where they are kept."""
 
 
 class Intake:
     """Accepts pushes."""
 
-    def __init__(self, streams: Streams, *, fail_on_late: bool) -> None:
+    def __init__(self, streams: Streams, *, late: Late = "drop") -> None:
         self.streams = streams
-        self.fail_on_late = fail_on_late
+        self.late: Late = late
+        self.late_rows: dict[StreamName, list[pa.RecordBatch]] = {stream: [] for stream in streams.schemas}
+        """With ``late="keep"``: the late rows that nobody has taken yet."""
         self.progress = Progress.at_start(streams.schemas)
         self._nothing = {
             stream: pa.RecordBatch.from_pylist([], schema=schema) for stream, schema in streams.schemas.items()
@@ -124,6 +129,20 @@ class Intake:
             else self._accept_timed(rows, progress, whole=whole)
         )
 
+    def commit(self, accepted: Accepted[Part]) -> None:
+        """Let the progress of an accepted push take effect."""
+        self.progress = accepted.progress
+        for stream, rows in accepted.late.items():
+            self.late_rows[stream].append(rows)
+
+    def kept_late(self) -> dict[StreamName, pa.Table]:
+        """Return the late rows that nobody has taken yet."""
+        if self.late != "keep":
+            raise refuse_late(self.late)
+        return {
+            stream: pa.Table.from_batches(rows, self.streams.schemas[stream]) for stream, rows in self.late_rows.items()
+        }
+
     # --- count windows ----------------------------------------------------------------------------------------------
 
     def _accept_counted(self, rows: dict[StreamName, pa.RecordBatch], progress: Progress) -> Accepted[Arrived]:
@@ -143,23 +162,25 @@ class Intake:
     def _accept_timed(
         self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, *, whole: bool
     ) -> Accepted[Arrived]:
-        kept, times = {}, {}
+        kept, times, late_rows = {}, {}, {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
             time, known = times_of(self.streams, stream, batch)
             largest[stream] = largest_time(largest[stream], time, known)
             admission = admit(self.streams, stream, batch, (time, known), progress.watermark)
             late_now = admission.count(Verdict.LATE)
-            if late_now and self.fail_on_late:
+            if late_now and self.late == "error":
                 assert progress.watermark is not None, "before there is one, no row is late"
                 raise late_error(self.streams, stream, late_now, progress.watermark)
+            if late_now and self.late == "keep":
+                late_rows[stream] = batch.filter(pa.array(admission.verdicts == Verdict.LATE))
             late[stream] += late_now
             nulls[stream] += admission.count(Verdict.NULL)
             kept[stream] = keep_rows(batch, admission.keep)
             times[stream] = time if kept[stream] is batch else time[admission.keep]
         watermark = self._watermark(largest)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
-        return Accepted(self._slices(kept, times, watermark, whole=whole), after)
+        return Accepted(self._slices(kept, times, watermark, whole=whole), after, late_rows)
 
     def _watermark(self, largest: dict[StreamName, int | None]) -> int | None:
         """Return the watermark for the next push; it never decreases."""
@@ -241,14 +262,14 @@ class Intake:
 class PairIntake(Intake):
     """Accepts pushes of two streams."""
 
-    def __init__(self, plan: JoinPlan, *, fail_on_late: bool) -> None:
-        super().__init__(plan, fail_on_late=fail_on_late)
+    def __init__(self, plan: JoinPlan, *, late: Late = "drop") -> None:
+        super().__init__(plan, late=late)
         self.plan = plan
 
     def accept_pair(self, left: pa.Table | None, right: pa.Table | None, *, whole: bool = False) -> Accepted[Slice]:
         """Check and prepare a push of two streams, as :meth:`accept` does."""
         accepted = self.accept({"left": left, "right": right}, whole=whole)
-        return Accepted(map(self._slice, accepted.slices), accepted.progress)
+        return Accepted(map(self._slice, accepted.slices), accepted.progress, accepted.late)
 
     def _slice(self, arrived: Arrived) -> Slice:
         return Slice(self._batch("left", arrived), self._batch("right", arrived), arrived.expire_before)

@@ -42,10 +42,12 @@ __all__ = [
     "State",
     "checked_rows",
     "read_description",
+    "read_late",
     "read_streams",
     "restored_predicate",
     "state_from_json",
     "write_description",
+    "write_late",
     "write_stream",
 ]
 
@@ -215,6 +217,27 @@ def read_streams(
         stream: [split_hidden(batch, schemas[stream]) for batch in batches] for stream, (_, batches) in found.items()
     }
     return schemas, rows
+
+
+def write_late(streams: Streams, state: State, late: Mapping[StreamName, list[pa.RecordBatch]]) -> list[bytes]:
+    """Return the late rows that a join keeps as a section for each stream; no section if it keeps none."""
+    if state.options["late"] != "keep":
+        return []
+    return [write_rows(schema, late[stream]) for stream, schema in streams.schemas.items()]
+
+
+def read_late(streams: Streams, state: State, sections: Sequence[bytes]) -> dict[StreamName, list[pa.RecordBatch]]:
+    """Return what :func:`write_late` wrote; raise where it cannot have been saved."""
+    kept: dict[StreamName, list[pa.RecordBatch]] = {stream: [] for stream in streams.schemas}
+    if len(sections) != (len(kept) if state.options.get("late") == "keep" else 0):
+        raise refuse_damaged("it has late rows of a join that keeps none, or lacks some")
+    for stream, section in zip(kept, sections, strict=False):
+        schema, kept[stream] = read_rows(section)
+        if not schema.equals(streams.schemas[stream]):
+            raise refuse_damaged(f"late rows of {stream} have other columns than it")
+        if sum(rows.num_rows for rows in kept[stream]) > state.progress.late[stream]:
+            raise refuse_damaged(f"it keeps more late rows of {stream} than were late")
+    return kept
 
 
 def checked_rows(

@@ -1,7 +1,8 @@
 """A join's state as bytes: versioned, checked, and made of JSON and Arrow IPC only.
 
 The sections (:mod:`watersmeet.engine.sections`) are the specification and progress as JSON, the left rows and the right
-rows, with a record batch or more per segment, and the pairs that the caller has not got yet. The rows do not show which
+rows, with a record batch or more per segment, and the pairs that the caller has not got yet; with ``late="keep"`` also
+the late rows of each side. The rows do not show which
 topology saved them. Indexes are rebuilt with the join's structure when the rows are loaded.
 :mod:`watersmeet.engine.saved_state` writes and checks the parts.
 
@@ -24,10 +25,12 @@ from watersmeet.engine.saved_state import (
     State,
     checked_rows,
     read_description,
+    read_late,
     read_streams,
     restored_predicate,
     state_from_json,
     write_description,
+    write_late,
     write_stream,
 )
 from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
@@ -58,6 +61,8 @@ class Saved:
     segments: dict[StreamName, list[SavedSegment]]
     owed: pa.Table
     """Pairs that were found but not returned before the join was saved."""
+    late: dict[StreamName, list[pa.RecordBatch]]
+    """Late rows that it keeps."""
 
 
 def write_snapshot(saved: Saved) -> bytes:
@@ -68,14 +73,14 @@ def write_snapshot(saved: Saved) -> bytes:
     for side, schema in plan.schemas.items():
         sections.append(write_stream(schema, hidden, map(_with_numbers, saved.segments[side])))
     sections.append(write_rows(saved.owed.schema, saved.owed.to_batches()))
-    return write_sections(MAGIC, VERSION, sections)
+    return write_sections(MAGIC, VERSION, [*sections, *write_late(plan, saved.state, saved.late)])
 
 
 def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`~watersmeet.spec.errors.SnapshotError`."""
     version, sections = read_sections(MAGIC, (TEXT_VERSION, VERSION), blob)
     with refusing_damage():
-        description, left, right, owed = sections
+        description, left, right, owed, *late = sections
         content = read_description(description, RESULTS)
         window = window_from_json(content["window"])
         if not isinstance(window, TimeWindow | CountWindow):
@@ -87,7 +92,9 @@ def read_snapshot(blob: bytes) -> Saved:
         state = state_from_json(content, plan, RESULTS)
         kept = checked_rows(plan, rows, dict.fromkeys(hidden), state.progress)
         segments = {side: [(own, numbers.get(SEQUENCE)) for own, numbers in some] for side, some in kept.items()}
-        return Saved(plan, state, segments, _owed(owed, plan, state.options.get("result")))
+        return Saved(
+            plan, state, segments, _owed(owed, plan, state.options.get("result")), read_late(plan, state, late)
+        )
 
 
 def _with_numbers(segment: SavedSegment) -> SavedRows:

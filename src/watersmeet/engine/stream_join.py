@@ -72,7 +72,8 @@ class StreamJoin(Lifecycle):
         Threads to use, including the caller's if that takes part; ``kang`` uses one. Threads start with the first push
         and stop with ``finish`` or ``close``, with an error, or when the join is no longer referred to.
     late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push; ``"keep"`` counts
+        them and holds them until :meth:`take_late`.
     order
         ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders the pairs of
         one row by the arrival of their earlier rows. In a push left rows arrive before right ones, unless a count
@@ -107,6 +108,8 @@ class StreamJoin(Lifecycle):
     >>> join.push(left=left, right=right).to_pydict()["y"]
     [12]
     """
+
+    _intake: PairIntake
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class StreamJoin(Lifecycle):
         pairs = result_schema(left, right)
         self._form = form_of(result, self._plan.schemas, pairs)
         self._schema = pairs if self._form is None else self._form.schema
-        self._intake = PairIntake(self._plan, fail_on_late=late == "error")
+        self._intake = PairIntake(self._plan, late=late)
         self._pairing = Pairing(
             self._plan,
             pairs,
@@ -196,7 +199,7 @@ class StreamJoin(Lifecycle):
         self._check_open("push()")
         accepted = self._intake.accept_pair(left, right, whole=self._pairing.takes_whole_pushes)
         self._changing()
-        self._intake.progress = accepted.progress
+        self._intake.commit(accepted)
         rest = self._rest()
         return self._delivered(rest + self._pairing.join(accepted.slices))
 
@@ -211,7 +214,7 @@ class StreamJoin(Lifecycle):
         self._check_open("submit()")
         accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
         self._changing()
-        self._intake.progress = accepted.progress
+        self._intake.commit(accepted)
         self._owed = self._with_owed(self._rest())
         self._pairing.submit(accepted.slices)
 
@@ -254,7 +257,7 @@ class StreamJoin(Lifecycle):
         self._check_open("pushes()")
         accepted = self._intake.accept_pair(left, right, whole=self._order is not None)
         self._changing()
-        self._intake.progress = accepted.progress
+        self._intake.commit(accepted)
         self._owed = self._with_owed(self._pairing.settled())
         self._take_owed()
         self._under_way.append(self._pairing.in_portions(accepted.slices))
@@ -354,6 +357,7 @@ class StreamJoin(Lifecycle):
                 state=State(self._options, self._intake.progress, self._pairs, self._finished),
                 segments={side: self._pairing.save(side) for side in OTHER_SIDE},
                 owed=owed if self._form is None else self._form.save(owed),
+                late=self._intake.late_rows,
             )
         )
 
@@ -386,7 +390,7 @@ class StreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.state.progress
+        join._intake.progress, join._intake.late_rows = saved.state.progress, saved.late
         join._pairs, join._finished = saved.state.results, saved.state.finished
         join._owed = saved.owed if join._form is None else join._form.restore(saved.owed)
         join._pairing.load(saved.segments)

@@ -38,6 +38,7 @@ from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import Envelope, open_blob, together
 from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import DecodedRuns, Found
@@ -45,7 +46,7 @@ from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
 from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import is_late, late_error, times_of
+from watersmeet.window.admission import is_late, keep_rows, late_error, times_of
 from watersmeet.window.expiry import expired_before
 from watersmeet.window.streams import Streams
 
@@ -72,6 +73,8 @@ class _Counts:
     null_rows: int = 0
     live: set[Generations] = field(default_factory=set)
     """The generations that the routing tasks used."""
+    kept_late: dict[StreamName, pa.RecordBatch] = field(default_factory=dict)
+    """Late rows that this core gives."""
 
 
 class CoreProcessor(StatefulProcessor):
@@ -95,6 +98,7 @@ class CoreProcessor(StatefulProcessor):
         cache_bytes: int,
         fail_on_late: bool,
         behind: int,
+        kept_late: LateRows | None,
     ) -> None:
         self._streams = streams
         self._tables = tables
@@ -102,6 +106,7 @@ class CoreProcessor(StatefulProcessor):
         self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
         self._behind = behind
+        self._kept_late = kept_late
 
     @abstractmethod
     def open(self, store: RunStore, cache: RunCache | None) -> DecodedRuns[Any]:
@@ -148,10 +153,12 @@ class CoreProcessor(StatefulProcessor):
         self.live = _agreed(counts.live, manifest)
         self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
-        pairs = 0
+        pairs, late = 0, self._kept_late
         for results in bounded_tables(self.join(manifest, arrived, found)):
             pairs += results.num_rows
-            yield result_rows(results)
+            yield result_rows(results if late is None else late.of_results(results))
+        for rows_of_stream in bounded_tables(late.of_rows(counts.kept_late)) if late is not None else ():
+            yield result_rows(rows_of_stream)
         done = time.perf_counter()
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
         before = self._expire(manifest, reached)
@@ -271,8 +278,10 @@ class CoreProcessor(StatefulProcessor):
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
     ) -> tuple[dict[StreamName, Envelope], dict[StreamName, int], _Counts]:
-        """Open the envelopes and leave out late rows; also return how far each stream has come: in rows, with ``idle``
-        in time."""
+        """Open the envelopes and leave out late rows; also return how far each stream has come.
+
+        That is in rows, or with ``idle`` in time.
+        """
         schemas = self._streams.schemas
         opened: dict[StreamName, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
         counts = _Counts()
@@ -309,6 +318,9 @@ class CoreProcessor(StatefulProcessor):
         if self._fail_on_late:
             raise late_error(self._streams, stream, late_rows, watermark)
         counts.late_rows += late_rows
+        if self._kept_late is not None:
+            first = late if whole.first is None else late & whole.first
+            counts.kept_late[stream] = keep_rows(whole.rows, first)
         return whole.keep(~late)
 
 

@@ -100,6 +100,8 @@ class Envelope:
     """If groups are counted: the group that each row counts for."""
     times: Int64s | None = None
     """In a time window: the rows' timestamps, where they are known already. They do not travel: the rows do."""
+    first: Bools | None = None
+    """Where late rows are kept: which rows are the first of their copies; None: all."""
 
     def keep(self, mask: Bools) -> Envelope:
         """Return what it says of the rows that ``mask`` keeps."""
@@ -110,6 +112,7 @@ class Envelope:
             None if self.probed is None else self.probed.keep(mask),
             _kept(self.group, mask),
             _kept(self.times, mask),
+            _kept(self.first, mask),
         )
 
 
@@ -127,6 +130,7 @@ def together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
         {name: np.concatenate([counts[name] for counts in counted]) for name in counted[0]} if counted else None,
         GenerationSets.joined([envelope.probed for envelope in envelopes], sizes),
         _filled([envelope.group for envelope in envelopes], sizes, 0),
+        first=_filled([envelope.first for envelope in envelopes], sizes, 1),
     )
 
 
@@ -146,8 +150,13 @@ def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Col
     return cast("Column", np.concatenate(filled))
 
 
-def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
-    """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles."""
+def packer(
+    streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple[int, ...], *, marks_first: bool = False
+) -> ArrowMap:
+    """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles.
+
+    With ``marks_first`` it marks one of each row's copies, which speaks for it.
+    """
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
@@ -160,7 +169,8 @@ def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
-            for core, envelope in envelopes(stream, router, kept, routed):
+            taken = np.zeros(kept.rows.num_rows, np.bool_)
+            for core, envelope in envelopes(stream, router, kept, routed, taken if marks_first else None):
                 blobs = seal(envelope)
                 yield _packed(core_ids[core], stream, part, blobs, router.table)
                 part += len(blobs)
@@ -207,16 +217,25 @@ def unpacker() -> ArrowMap:
     return unpack
 
 
-def envelopes(stream: StreamName, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
-    """Yield the envelope of each core for rows; ``routed`` rows were routed before, which matters for taking turns."""
+def envelopes(
+    stream: StreamName, router: Router, whole: Envelope, routed: int, taken: Bools | None = None
+) -> Iterator[tuple[int, Envelope]]:
+    """Yield the envelope of each core for rows; ``routed`` rows were routed before, which matters for taking turns.
+
+    Where first copies are marked, ``taken`` says which rows have had one.
+    """
     rows, counts = whole.rows, whole.counts
     if not rows.num_rows:
         return
     for route in router(stream, rows, routed):
         everything = len(route.rows) == rows.num_rows and np.array_equal(route.rows, np.arange(rows.num_rows))
-        some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
-        taken = rows if everything else rows.take(pa.array(route.rows))
-        yield route.core, Envelope(taken, route.stored, some, route.probed, route.group)
+        some = None if counts is None else {name: before[route.rows] for name, before in counts.items()}
+        own = rows if everything else rows.take(pa.array(route.rows))
+        first = None
+        if taken is not None:
+            first = ~taken[route.rows]
+            taken[route.rows] = True
+        yield route.core, Envelope(own, route.stored, some, route.probed, route.group, first=first)
 
 
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
@@ -242,7 +261,7 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
-    known = {"stored": envelope.stored, "group": envelope.group}
+    known = {"stored": envelope.stored, "group": envelope.group, "first": envelope.first}
     hidden = {name: values for name, values in known.items() if values is not None}
     probed = {} if envelope.probed is None else labelled(PROBED, envelope.probed.columns())
     return to_blobs(add_hidden(envelope.rows, hidden | probed | labelled(COUNT, envelope.counts or {})))
@@ -255,7 +274,7 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     rows, hidden = split_hidden(whole, schema)
     counts = unlabelled(COUNT, hidden) or None
     probed = GenerationSets.from_columns(unlabelled(PROBED, hidden))
-    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"))
+    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"), first=hidden.get("first"))
 
 
 def _heartbeats(

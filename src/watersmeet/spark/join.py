@@ -8,6 +8,7 @@ from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing.choose import RoutingName, choose_routing
@@ -57,7 +58,9 @@ def join(
     cores
         Independent parts of the join; the session's shuffle partitions when not given.
     late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query; ``"keep"`` counts
+        them and gives them with the results, which get a last column ``late``: null in a result, and in a late row,
+        which has nulls for all other streams, the name of its stream.
     balance
         ``"auto"`` moves load from busy cores to others while a streaming query runs, and spreads hot keys over several
         cores. It needs a folder that all machines share and that is kept with the checkpoint: the session's
@@ -94,12 +97,14 @@ def join(
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
     times = event_time(frames, plan.window)
+    kept_late = LateRows(plan.schemas, result) if late == "keep" else None
     processor = JoinProcessor(
         plan,
         identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
         behind=times.held_back,
+        kept_late=kept_late,
         tables=tables,
         result=result,
     )
@@ -107,6 +112,7 @@ def join(
         frames,
         streams=plan,
         times=times,
+        keeps_late=kept_late is not None,
         routes=Routes(spread, tables),
         core_ids=ids,
         processor=processor,

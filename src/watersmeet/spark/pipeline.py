@@ -14,11 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StringType
 
 from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.event_time import EventTime, with_plain_names
+from watersmeet.spark.late_rows import LATE
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import ddl, spark_result_schema
@@ -40,6 +42,7 @@ def pipeline(
     *,
     streams: Streams,
     times: EventTime,
+    keeps_late: bool = False,
     routes: Routes,
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
@@ -55,7 +58,7 @@ def pipeline(
         routed = _sequenced(timed, streams, routes, core_ids)
     else:
         packed = (
-            frame.mapInArrow(packer(streams, stream, routes, core_ids), ddl(ENVELOPE))
+            frame.mapInArrow(packer(streams, stream, routes, core_ids, marks_first=keeps_late), ddl(ENVELOPE))
             for stream, frame in timed.items()
         )
         routed = times.on_envelopes(_united(packed))
@@ -69,6 +72,8 @@ def pipeline(
     columns = spark_result_schema(
         {stream: frame.schema for stream, frame in frames.items()}, result.names, times.of_results
     )
+    if keeps_late:
+        columns = columns.add(LATE, StringType())
     return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
 
 

@@ -19,6 +19,7 @@ from watersmeet.engine.result import gather_pairs, in_tables
 from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
@@ -45,8 +46,17 @@ class JoinProcessor(CoreProcessor):
         tables: Tables,
         result: pa.Schema,
         behind: int = 0,
+        kept_late: LateRows | None = None,
     ) -> None:
-        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late, behind=behind)
+        super().__init__(
+            plan,
+            identity,
+            tables,
+            cache_bytes=cache_bytes,
+            fail_on_late=fail_on_late,
+            behind=behind,
+            kept_late=kept_late,
+        )
         self._plan = plan
         self._result = result
         self._windows: dict[StreamName, StreamWindow] = {}

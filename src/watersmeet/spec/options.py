@@ -36,12 +36,13 @@ __all__ = [
     "check_weights",
     "refuse_complete",
     "refuse_fanout",
+    "refuse_late",
     "refuse_records",
     "refuse_result",
     "refuse_weights",
 ]
 
-Late = Literal["drop", "error"]
+Late = Literal["drop", "error", "keep"]
 ResultForm = Literal["pairs", "ranges", "count"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
@@ -148,6 +149,15 @@ def check_weights(weights: object, cores: int) -> None:
 def _is_positive(value: object) -> bool:
     """Return whether a value is a finite number above 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+def refuse_late(late: str) -> SpecificationError:
+    """Return the error for asking a join for late rows that does not keep them."""
+    return SpecificationError(
+        f"late rows were asked for of a join with late={late!r}",
+        'joins with late="keep"; all others count late rows and do not keep them',
+        'build the join with late="keep"',
+    )
 
 
 def refuse_complete() -> SpecificationError:
