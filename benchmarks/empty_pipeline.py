@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from watersmeet.engine.result import result_schema
+from watersmeet.spark.event_time import event_time
 from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.output import Report, report_rows
 from watersmeet.spark.pipeline import ids_of, pipeline
@@ -36,7 +37,7 @@ def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Win
     return pipeline(
         {"left": left, "right": right},
         streams=plan,
-        window=plan.window,
+        times=event_time({"left": left, "right": right}, plan.window),
         routes=Routes(choose_routing("auto", plan, cores), Tables(cores)),
         core_ids=ids,
         processor=_Dropping(),

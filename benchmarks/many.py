@@ -89,7 +89,7 @@ class ManyStreams:
             "auto",
             closes=closes,
         )
-        self.intake = Intake(plan, fail_on_late=False)
+        self.intake = Intake(plan)
         stages = Stages(plan)
         self.strategy = self._strategy(stages, strategy)
         self._engine = self.strategy if cores == 1 else Ring(self.strategy, cores)

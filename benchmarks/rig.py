@@ -122,7 +122,7 @@ class Rig:
         schemas = {side: table.schema for side, table in self._rows(0).items()}
         window = count_window(self.window) if self.apart is None else by_time
         self.plan = plan_join(schemas["left"], schemas["right"], parse_predicate(self.on), window, self.structure)
-        self.intake = PairIntake(self.plan, fail_on_late=False)
+        self.intake = PairIntake(self.plan)
         self.numbering = Numbering() if self.order is not None or TOPOLOGIES[self.topology].meets_later else None
         schema = result_schema(schemas["left"], schemas["right"])
         if self.numbering is not None:

@@ -256,11 +256,12 @@ def _literal(dice: Dice, family: str) -> str:
 
 
 def draw_window(dice: Dice, streams: list[Stream]) -> Window | Windows:
-    """Draw a window: in time, with lateness and of two lengths, or by count, also ordered."""
+    """Draw a window: in time, with lateness, idle and of two lengths, or by count, also ordered."""
     lengths = [timedelta(microseconds=1), timedelta(seconds=2), timedelta(seconds=5), timedelta(days=20_000)]
     many = streams[0].name != "left"  # then windows are by name
     if dice.chance(0.6):
         lateness = dice.pick([timedelta(0), timedelta(0), timedelta(seconds=3), timedelta(days=1)])
+        idle = dice.pick([None, None, timedelta(0), timedelta(seconds=2)])
         own = [dice.pick(lengths) for _ in streams]
         if dice.chance(0.15):
             own[dice.number(0, len(own) - 1)] = timedelta(0)
@@ -269,9 +270,12 @@ def draw_window(dice: Dice, streams: list[Stream]) -> Window | Windows:
                 {stream.name: length for stream, length in zip(streams, own, strict=True)},
                 ts={stream.name: stream.ts for stream in streams},
                 lateness=lateness,
+                idle=idle,
             )
         left, right = streams
-        return wm.time_window(left=own[0], right=own[1], left_ts=left.ts, right_ts=right.ts, lateness=lateness)
+        return wm.time_window(
+            left=own[0], right=own[1], left_ts=left.ts, right_ts=right.ts, lateness=lateness, idle=idle
+        )
     ordered = all("o" in stream.schema.names for stream in streams) and dice.chance(0.4)
     order_by = "o" if ordered else None
     if many:

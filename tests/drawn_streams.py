@@ -69,13 +69,14 @@ def windows(draw: st.DrawFn, names: list[str]) -> Window | Windows:
     lengths = st.sampled_from([timedelta(seconds=1), timedelta(seconds=4), timedelta(seconds=9), timedelta(days=9_000)])
     counts = st.integers(1, 7)
     lateness = draw(st.sampled_from([timedelta(0), timedelta(seconds=3), timedelta(days=1)]))
+    idle = draw(st.sampled_from([None, None, timedelta(seconds=2)]))
     order_by = draw(st.sampled_from([None, "ts", "y"]))
     kind = draw(st.sampled_from(["time", "times", "zero", "count", "counts"]))
     match kind:
         case "time":
-            return wm.time_window(draw(lengths), ts="ts", lateness=lateness)
+            return wm.time_window(draw(lengths), ts="ts", lateness=lateness, idle=idle)
         case "times":
-            return wm.time_window({name: draw(lengths) for name in names}, ts="ts", lateness=lateness)
+            return wm.time_window({name: draw(lengths) for name in names}, ts="ts", lateness=lateness, idle=idle)
         case "zero":
             some = {name: draw(lengths) for name in names} | {draw(st.sampled_from(names)): timedelta(0)}
             return wm.time_window(some, ts=dict.fromkeys(reversed(names), "ts"), lateness=lateness)

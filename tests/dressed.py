@@ -108,7 +108,7 @@ def pair_cases(draw: st.DrawFn, kind: str) -> Case:
     dress = {side: draw(dresses(schema, kept)) for side, schema in plain.items()}
     if isinstance(window, TimeWindow):
         left_ts, right_ts = (dress[side].names["ts"] for side in ("left", "right"))
-        window = TimeWindow(window.left, window.right, left_ts, right_ts, window.lateness)
+        window = TimeWindow(window.left, window.right, left_ts, right_ts, window.lateness, window.idle)
     return _dressed(plain, dress, on, window, batches, truth)
 
 
@@ -134,7 +134,7 @@ def multi_cases(draw: st.DrawFn, shape: str, count: int) -> Case:
     dress = {name: draw(dresses(schema, set())) for name, schema in plain.items()}
     if isinstance(windows, TimeWindows):
         ts = {name: dress[name].names["ts"] for name in names}
-        windows = TimeWindows(windows.lengths, ts, windows.lateness)
+        windows = TimeWindows(windows.lengths, ts, windows.lateness, windows.idle)
     elif windows.order_by is not None:
         order_by = {name: dress[name].names[str(column)] for name, column in windows.order_by.items()}
         windows = wm.count_window(dict(windows.counts), order_by=order_by)

@@ -293,7 +293,7 @@ def rows_of(side: str, table: pa.Table | None) -> list[dict[tuple[str, str], Any
 
 
 def on_time(
-    ts: Mapping[str, str], lateness: timedelta, pushes: Iterable[Sequence[list[Any]]]
+    ts: Mapping[str, str], window: TimeWindow | TimeWindows, pushes: Iterable[Sequence[list[Any]]]
 ) -> tuple[list[list[Any]], Counter[str]]:
     """Return each stream's rows that are neither late nor without a timestamp, and how many were late."""
     names = list(ts.items())
@@ -314,9 +314,12 @@ def on_time(
                 else max([largest[i], *(row[names[i]] for row in timed)])
             )
         known = [time for time in largest if time is not None]
-        if len(known) == len(largest):
-            reached = min(known) - constant(lateness)
-            watermark = reached if watermark is None else max(watermark, reached)
+        reached = [min(known)] if len(known) == len(largest) else []
+        if known and window.idle is not None:
+            reached.append(max(known) - constant(window.idle))
+        if reached:
+            moment = max(reached) - constant(window.lateness)
+            watermark = moment if watermark is None else max(watermark, moment)
     return kept, late
 
 
@@ -341,7 +344,7 @@ def pairs(
     """Return the pairs of ids that the join gives for ``pushes``."""
     history = [(rows_of("left", left), rows_of("right", right)) for left, right in pushes]
     if isinstance(window, TimeWindow):
-        (lefts, rights), _ = on_time({"left": window.left_ts, "right": window.right_ts}, window.lateness, history)
+        (lefts, rights), _ = on_time({"left": window.left_ts, "right": window.right_ts}, window, history)
     else:
         lefts, rights = in_order({"left": window.order_by, "right": window.order_by}, history)
     truth = Evaluator(schemas)
@@ -396,7 +399,7 @@ def results(
     """Return the ids of the rows, one of every stream, that the join of many streams gives for ``pushes``."""
     history = [[rows_of(stream, push.get(stream)) for stream in schemas] for push in pushes]
     if isinstance(windows, TimeWindows):
-        rows, _ = on_time(windows.ts, windows.lateness, history)
+        rows, _ = on_time(windows.ts, windows, history)
     else:
         rows = in_order(windows.order_by or dict.fromkeys(schemas), history)
     truth = Evaluator(schemas)

@@ -33,6 +33,7 @@ from watersmeet.spark import envelope, runs
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.multiway import processor as multiway
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import choose_multi_routing
@@ -145,6 +146,10 @@ class Query:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     metrics: list[list[dict[str, Any]]] = field(default_factory=list)
     """One record per core, micro-batch by micro-batch."""
+    idle: timedelta | None = None
+    behind: int = 0
+    """Milliseconds by which the query's watermark lies behind the join's own."""
+    keeps_late: bool = False
 
     def run(
         self,
@@ -159,7 +164,7 @@ class Query:
             numbering = Sequencer(self.streams, self.routes, self.ids)
             sent = _by_key(map(_as_envelopes, self._turns(numbering, self.checkpoint.numbered, sent)), order)
         else:
-            sent = _sent(tasks, lambda stream: packer(self.streams, stream, self.routes, self.ids), order)
+            sent = _sent(tasks, self._packer, order)
         turns = self._turns(self.core(), self.checkpoint.joined, sent, self.checkpoint.timers)
         frames = list(map(_as_output, turns))
         self.metrics.append([record for frame in frames for record in frame.to_dict("records") if record["core"] >= 0])
@@ -169,6 +174,9 @@ class Query:
             pa.record_batch({"blob": _blobs(frame), "file": pa.array(frame["file"], pa.string())}) for frame in frames
         ]
         return pa.Table.from_batches(list(unpacker()(pairs)), self.result)
+
+    def _packer(self, stream: str) -> Any:
+        return packer(self.streams, stream, self.routes, self.ids, marks_first=self.keeps_late)
 
     def _turns(
         self, processor: Any, cells: Cells, sent: Mapping[int, pd.DataFrame], timers: dict[Any, set[int]] | None = None
@@ -199,8 +207,10 @@ class Query:
                 moments = table[self.ts[stream]].drop_null()
                 reached = int(np.asarray(moments).astype(np.int64).max()) * MICROSECONDS[moments.type.unit]
                 largest[stream] = max(reached, largest.get(stream, reached))
-        if len(largest) == len(self.streams.schemas):
-            reached = (min(largest.values()) - self.lateness // timedelta(microseconds=1)) // 1000
+        delay = (self.lateness + (self.idle or timedelta(0))) // timedelta(microseconds=1)
+        if len(largest) == len(self.streams.schemas) or (self.idle is not None and largest):
+            newest = min(largest.values()) if self.idle is None else max(largest.values())
+            reached = (newest - delay) // 1000 - self.behind
             self.checkpoint.watermark = max(self.checkpoint.watermark, reached)
 
 
@@ -263,6 +273,8 @@ def pair_query(
     tables: Tables | None = None,
     how: How = "inner",
     ends: bool = False,
+    behind: int = 0,
+    late: str = "drop",
 ) -> Query:
     """Return a join of two streams; with ``ends`` a micro-batch is all there is, as with batch DataFrames."""
     plan = plan_join(schemas["left"], schemas["right"], parse_predicate(on), window, structure)  # type: ignore[arg-type]
@@ -272,10 +284,21 @@ def pair_query(
     identity = join_identity(plan, spread, ids, cores, how)
 
     result = result_schema(plan.schemas["left"], plan.schemas["right"], how=how)
+    kept_late = LateRows(plan.schemas, result) if late == "keep" else None
 
     def core() -> JoinProcessor:
-        options: dict[str, Any] = {"cache_bytes": 1 << 28, "fail_on_late": False, "how": how, "ends": ends}
-        return JoinProcessor(plan, identity, tables=tables, result=result, **options)
+        return JoinProcessor(
+            plan,
+            identity,
+            cache_bytes=1 << 28,
+            fail_on_late=late == "error",
+            tables=tables,
+            result=result,
+            how=how,
+            ends=ends,
+            behind=behind,
+            kept_late=kept_late,
+        )
 
     is_timed = plan.time is not None
     return Query(
@@ -285,8 +308,11 @@ def pair_query(
         Routes(spread, tables, preserved(how)),
         ids,
         core,
-        result,
+        result if kept_late is None else kept_late.schema,
         deepcopy(checkpoint) or Checkpoint(),
+        idle=window.idle if is_timed else None,
+        behind=behind,
+        keeps_late=kept_late is not None,
     )
 
 

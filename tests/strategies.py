@@ -218,15 +218,16 @@ def distances(draw: st.DrawFn, types: tuple[str, str], x: str, y: str) -> str:
 
 
 def windows() -> st.SearchStrategy[Window]:
-    """Draw windows: symmetric, asymmetric, zero on one side, with lateness; by count, also ordered."""
+    """Draw windows: symmetric, asymmetric, zero on one side, with lateness and idle; by count, also ordered."""
     lengths = st.sampled_from(
         [timedelta(microseconds=1), timedelta(seconds=2), timedelta(seconds=5), timedelta(days=20_000)]
     )
     lateness = st.sampled_from([timedelta(0), timedelta(0), timedelta(seconds=3), timedelta(days=1)])
+    idle = st.sampled_from([None, None, timedelta(0), timedelta(seconds=2)])
     counts = st.integers(1, 7)
     zero = st.just(timedelta(0))
     return st.one_of(
-        st.builds(wm.time_window, lengths, ts=st.just("ts"), lateness=lateness),
+        st.builds(wm.time_window, lengths, ts=st.just("ts"), lateness=lateness, idle=idle),
         st.builds(
             wm.time_window,
             left=lengths,
@@ -234,6 +235,7 @@ def windows() -> st.SearchStrategy[Window]:
             left_ts=st.just("ts"),
             right_ts=st.just("ts"),
             lateness=lateness,
+            idle=idle,
         ),
         st.builds(wm.time_window, left=lengths, right=zero, ts=st.just("ts"), lateness=lateness),
         st.builds(wm.time_window, left=zero, right=lengths, ts=st.just("ts"), lateness=lateness),

@@ -222,6 +222,6 @@ def test_oracle_disorder_every_120th_row(shared_data: Path) -> None:
     np.testing.assert_array_equal(found, sorted_ids(pairs[:, 0], pairs[:, 1]))
     ts = {"left": window.left_ts, "right": window.right_ts}
     history = [(oracle.rows_of("left", a), oracle.rows_of("right", b)) for a, b in pushes]
-    _, late = oracle.on_time(ts, window.lateness, history)
+    _, late = oracle.on_time(ts, window, history)
     assert late == {"left": join.metrics.left_late, "right": join.metrics.right_late}
     assert late.total() > 0

@@ -50,7 +50,7 @@ def test_types_refused(kind: spark.DataType, text: str) -> None:
 
 def test_results_have_all_columns_under_their_new_names() -> None:
     left, right = struct(k=spark.LongType(), x=spark.DateType()), struct(k=spark.StringType())
-    result = spark_result_schema([left, right], ["left_k", "x", "right_k"])
+    result = spark_result_schema({"left": left, "right": right}, ["left_k", "x", "right_k"], lambda *_: {})
     assert [(field.name, type(field.dataType), field.nullable) for field in result] == [
         ("left_k", spark.LongType, True),
         ("x", spark.DateType, True),

@@ -4,9 +4,10 @@ The intake knows the progress of two streams or many (largest timestamps, number
 a :class:`~watersmeet.window.streams.Streams`. ``accept`` changes nothing: its result has the new progress, which takes
 effect when the caller commits it. So a refused push leaves no trace.
 
-Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push. There is
-none until every stream has had rows. A row behind it is late. A row may expire when the watermark *after* the push is
-more than the window's length beyond it.
+Watermark. It is the smallest of all streams' largest timestamps, less the lateness, as of the *previous* push; with
+``idle`` it lies at most so far behind the largest of them (:func:`~watersmeet.window.streams.watermark_of`). Otherwise
+there is none until every stream has had rows. A row behind it is late. A row may expire when the watermark *after* the
+push is more than the window's length beyond it.
 
 Slices. A push that spans much more time than the window is cut into slices, which are joined in the order of time. Rows
 expire between slices, so windows stay small even for a long push, and a probe meets few rows outside its reach.
@@ -22,15 +23,16 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Bools, Int64s
+from watersmeet.arrays import Int64s
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import Admission, Verdict, admit, keep_rows, late_error, times_of
+from watersmeet.spec.options import Late, refuse_late
+from watersmeet.window.admission import Admission, Verdict, admit, keep_rows, largest_time, late_error, times_of
 from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, expired_before
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
-from watersmeet.window.streams import Streams
+from watersmeet.window.streams import Streams, waiting_for, watermark_of
 
 __all__ = ["Accepted", "Arrived", "Intake", "PairIntake", "Progress", "Slice"]
 
@@ -90,22 +92,31 @@ class Accepted(Generic[Part]):
     progress: Progress
     unmatched: Mapping[StreamName, pa.RecordBatch] = field(default_factory=dict)
     """Of preserved streams, the rows that take no part though they were in time."""
+    late: dict[StreamName, pa.RecordBatch] = field(default_factory=dict)
+    """Late rows, where they are kept."""
 
 
 class Intake:
     """Accepts pushes."""
 
-    def __init__(self, streams: Streams, *, fail_on_late: bool) -> None:
+    def __init__(self, streams: Streams, *, late: Late = "drop", preserved: tuple[StreamName, ...] = ()) -> None:
         self.streams = streams
-        self.fail_on_late = fail_on_late
+        self.preserved = preserved
+        """Streams whose rows come out though they meet nobody."""
+        self.late: Late = late
+        self.late_rows: dict[StreamName, list[pa.RecordBatch]] = {stream: [] for stream in streams.schemas}
+        """With ``late="keep"``: the late rows that nobody has taken yet."""
         self.progress = Progress.at_start(streams.schemas)
         self._nothing = {
             stream: pa.RecordBatch.from_pylist([], schema=schema) for stream, schema in streams.schemas.items()
         }
         self.number: Callable[[dict[StreamName, pa.RecordBatch]], dict[StreamName, pa.RecordBatch]] | None = None
         """Adds arrival numbers to the rows of a push, before slices of time change their order."""
-        self.preserved: tuple[StreamName, ...] = ()
-        """Streams whose rows come out though they meet nobody."""
+
+    @property
+    def waiting_for(self) -> StreamName | None:
+        """The stream that holds the watermark of a time window back, if there is one."""
+        return None if self.streams.lateness is None else waiting_for(self.streams, self.progress.largest_time)
 
     def accept(self, tables: Mapping[StreamName, pa.Table | None], *, whole: bool = False) -> Accepted[Arrived]:
         """Check a push and prepare it; raise before anything has changed if it cannot be joined.
@@ -116,12 +127,25 @@ class Intake:
         progress = replace(
             self.progress, rows={stream: n + rows[stream].num_rows for stream, n in self.progress.rows.items()}
         )
-        lateness = self.streams.lateness
         return (
             self._accept_counted(rows, progress)
-            if lateness is None
-            else self._accept_timed(rows, progress, lateness, whole=whole)
+            if self.streams.lateness is None
+            else self._accept_timed(rows, progress, whole=whole)
         )
+
+    def commit(self, accepted: Accepted[Part]) -> None:
+        """Let the progress of an accepted push take effect."""
+        self.progress = accepted.progress
+        for stream, rows in accepted.late.items():
+            self.late_rows[stream].append(rows)
+
+    def kept_late(self) -> dict[StreamName, pa.Table]:
+        """Return the late rows that nobody has taken yet."""
+        if self.late != "keep":
+            raise refuse_late(self.late)
+        return {
+            stream: pa.Table.from_batches(rows, self.streams.schemas[stream]) for stream, rows in self.late_rows.items()
+        }
 
     # --- count windows ----------------------------------------------------------------------------------------------
 
@@ -142,35 +166,34 @@ class Intake:
     # --- time windows -----------------------------------------------------------------------------------------------
 
     def _accept_timed(
-        self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, lateness: int, *, whole: bool
+        self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, *, whole: bool
     ) -> Accepted[Arrived]:
-        kept, times = {}, {}
+        kept, times, late_rows = {}, {}, {}
         unmatched: dict[StreamName, pa.RecordBatch] = {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
             time, known = times_of(self.streams, stream, batch)
-            largest[stream] = _latest(largest[stream], time, known)
+            largest[stream] = largest_time(largest[stream], time, known)
             admission = admit(self.streams, stream, batch, (time, known), progress.watermark)
             late_now = admission.count(Verdict.LATE)
-            if late_now and self.fail_on_late:
+            if late_now and self.late == "error":
                 assert progress.watermark is not None, "before there is one, no row is late"
                 raise late_error(self.streams, stream, late_now, progress.watermark)
+            if late_now and self.late == "keep":
+                late_rows[stream] = batch.filter(pa.array(admission.verdicts == Verdict.LATE))
             late[stream] += late_now
             nulls[stream] += admission.count(Verdict.NULL)
             kept[stream] = keep_rows(batch, admission.keep)
             unmatched |= self._unmatched(stream, batch, admission)
             times[stream] = time if kept[stream] is batch else time[admission.keep]
-        watermark = self._watermark(largest, lateness)
+        watermark = self._watermark(largest)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
-        return Accepted(self._slices(kept, times, watermark, whole=whole), after, unmatched)
+        return Accepted(self._slices(kept, times, watermark, whole=whole), after, unmatched, late_rows)
 
-    def _watermark(self, largest: dict[StreamName, int | None], lateness: int) -> int | None:
+    def _watermark(self, largest: dict[StreamName, int | None]) -> int | None:
         """Return the watermark for the next push; it never decreases."""
-        seen = [time for time in largest.values() if time is not None]
-        if len(seen) < len(largest):
-            return self.progress.watermark
-        reached = min(seen) - lateness
-        return reached if self.progress.watermark is None else max(reached, self.progress.watermark)
+        reached, before = watermark_of(self.streams, largest), self.progress.watermark
+        return before if reached is None else reached if before is None else max(reached, before)
 
     def _slices(
         self,
@@ -256,14 +279,14 @@ class Intake:
 class PairIntake(Intake):
     """Accepts pushes of two streams."""
 
-    def __init__(self, plan: JoinPlan, *, fail_on_late: bool) -> None:
-        super().__init__(plan, fail_on_late=fail_on_late)
+    def __init__(self, plan: JoinPlan, *, late: Late = "drop", preserved: tuple[StreamName, ...] = ()) -> None:
+        super().__init__(plan, late=late, preserved=preserved)
         self.plan = plan
 
     def accept_pair(self, left: pa.Table | None, right: pa.Table | None, *, whole: bool = False) -> Accepted[Slice]:
         """Check and prepare a push of two streams, as :meth:`accept` does."""
         accepted = self.accept({"left": left, "right": right}, whole=whole)
-        return Accepted(map(self._slice, accepted.slices), accepted.progress, accepted.unmatched)
+        return Accepted(map(self._slice, accepted.slices), accepted.progress, accepted.unmatched, accepted.late)
 
     def _slice(self, arrived: Arrived) -> Slice:
         return Slice(self._batch("left", arrived), self._batch("right", arrived), arrived.expire_before)
@@ -273,14 +296,6 @@ class PairIntake(Intake):
         arrival = None if counts is None else Arrival(counts[side][side], counts[side][OTHER_SIDE[side]])
         keys = {} if self.plan.time is None or arrived.times is None else {self.plan.time: arrived.times[side]}
         return KeyedBatch(self.plan, side, arrived.rows[side], arrival, keys)
-
-
-def _latest(before: int | None, times: Int64s, known: Bools | None) -> int | None:
-    """Return the largest timestamp of a stream after these rows."""
-    some = times if known is None else times[known]
-    if not len(some):
-        return before
-    return int(some.max()) if before is None else max(before, int(some.max()))
 
 
 def _in_time_order(

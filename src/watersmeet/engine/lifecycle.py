@@ -30,8 +30,9 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from watersmeet.engine.intake import Intake
 from watersmeet.spec.errors import SpecificationError
-from watersmeet.spec.expression import Predicate
+from watersmeet.spec.expression import Predicate, StreamName
 
 __all__ = ["Lifecycle", "in_turn"]
 
@@ -87,6 +88,7 @@ class Lifecycle:
 
     _stop: Callable[[], object]
     """Stops all threads; may be called more than once."""
+    _intake: Intake
     _predicate: Predicate | None = None
     """What is joined on; None while the join is being built."""
 
@@ -104,6 +106,20 @@ class Lifecycle:
         state = "failed" if self._failed else "finished" if self._finished else "open"
         on = textwrap.shorten(str(self._predicate), LONGEST_REPR, placeholder="…")
         return f"<{type(self).__name__} on {on}, {state}>"
+
+    @property
+    @in_turn("late")
+    def late(self) -> dict[StreamName, pa.Table]:
+        """With ``late="keep"``: each stream's late rows, as they were pushed, that :meth:`take_late` has not taken."""
+        return self._intake.kept_late()
+
+    @in_turn("take_late()")
+    def take_late(self) -> dict[StreamName, pa.Table]:
+        """Return each stream's late rows and forget them; a join with ``late="keep"`` holds them until then."""
+        taken = self._intake.kept_late()
+        for rows in self._intake.late_rows.values():
+            rows.clear()
+        return taken
 
     def close(self) -> None:
         """Stop all threads and discard results that were not taken. A ``with`` statement closes its join at the end."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from watersmeet.spec.expression import StreamName
+
 __all__ = ["Complete", "JoinMetrics"]
 
 
@@ -40,4 +42,9 @@ class JoinMetrics:
     window_bytes: int
     """Bytes of both windows, including their indexes."""
     watermark: int | None
-    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began."""
+    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began, or
+    with ``idle`` the first of them."""
+    waiting_for: StreamName | None
+    """The stream that holds the watermark of a time window back, so that both windows keep more than they need: it has
+    had no row, or its newest lies behind the other's by more than the longer window. None if there is no such stream,
+    or if ``idle`` draws it along."""

@@ -35,17 +35,19 @@ from watersmeet.spec.strict_json import Json, canonical, check_entries, read_jso
 from watersmeet.spec.typing import Schemas, type_of
 from watersmeet.spec.window import Window, Windows
 from watersmeet.window.admission import admit, keep_rows, times_of
-from watersmeet.window.streams import Streams
+from watersmeet.window.streams import Streams, watermark_of
 
 __all__ = [
     "SavedRows",
     "State",
     "checked_rows",
     "read_description",
+    "read_late",
     "read_streams",
     "restored_predicate",
     "state_from_json",
     "write_description",
+    "write_late",
     "write_stream",
 ]
 
@@ -172,9 +174,8 @@ def _progress(content: Json, streams: Streams) -> Progress:
     watermark = _moment(content["watermark"], 2 * EARLIEST)  # behind the timestamps by the lateness
     if streams.lateness is None and (watermark is not None or any(time is not None for time in largest.values())):
         raise refuse_damaged("a count window has no timestamps")
-    reached = [time for time in largest.values() if time is not None]
-    all_began = streams.lateness is not None and len(reached) == len(largest)
-    if all_began and (watermark is None or watermark < min(reached) - (streams.lateness or 0)):
+    reached = None if streams.lateness is None else watermark_of(streams, largest)
+    if reached is not None and (watermark is None or watermark < reached):
         raise refuse_damaged("its watermark lies behind the timestamps by more than the lateness")
     if any(late[stream] + null[stream] > rows[stream] for stream in rows):
         raise refuse_damaged("more rows were left out than have come")
@@ -218,6 +219,27 @@ def read_streams(
         stream: [split_hidden(batch, schemas[stream]) for batch in batches] for stream, (_, batches) in found.items()
     }
     return schemas, rows
+
+
+def write_late(streams: Streams, state: State, late: Mapping[StreamName, list[pa.RecordBatch]]) -> list[bytes]:
+    """Return the late rows that a join keeps as a section for each stream; no section if it keeps none."""
+    if state.options["late"] != "keep":
+        return []
+    return [write_rows(schema, late[stream]) for stream, schema in streams.schemas.items()]
+
+
+def read_late(streams: Streams, state: State, sections: Sequence[bytes]) -> dict[StreamName, list[pa.RecordBatch]]:
+    """Return what :func:`write_late` wrote; raise where it cannot have been saved."""
+    kept: dict[StreamName, list[pa.RecordBatch]] = {stream: [] for stream in streams.schemas}
+    if len(sections) != (len(kept) if state.options.get("late") == "keep" else 0):
+        raise refuse_damaged("it has late rows of a join that keeps none, or lacks some")
+    for stream, section in zip(kept, sections, strict=False):
+        schema, kept[stream] = read_rows(section)
+        if not schema.equals(streams.schemas[stream]):
+            raise refuse_damaged(f"late rows of {stream} have other columns than it")
+        if sum(rows.num_rows for rows in kept[stream]) > state.progress.late[stream]:
+            raise refuse_damaged(f"it keeps more late rows of {stream} than were late")
+    return kept
 
 
 def checked_rows(

@@ -1,7 +1,8 @@
 """A join's state as bytes: versioned, checked, and made of JSON and Arrow IPC only.
 
 The sections (:mod:`watersmeet.engine.sections`) are the specification and progress as JSON, the left rows and the right
-rows, with a record batch or more per segment, and the pairs that the caller has not got yet. The rows do not show which
+rows, with a record batch or more per segment, and the pairs that the caller has not got yet; with ``late="keep"`` also
+the late rows of each side. The rows do not show which
 topology saved them. Indexes are rebuilt with the join's structure when the rows are loaded.
 :mod:`watersmeet.engine.saved_state` writes and checks the parts.
 
@@ -28,10 +29,12 @@ from watersmeet.engine.saved_state import (
     State,
     checked_rows,
     read_description,
+    read_late,
     read_streams,
     restored_predicate,
     state_from_json,
     write_description,
+    write_late,
     write_stream,
 )
 from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
@@ -69,6 +72,8 @@ class Saved:
     """Results that were found but not returned before the join was saved."""
     waiting: dict[StreamName, list[Bools]]
     """Which rows of each segment wait; empty for inner joins."""
+    late: dict[StreamName, list[pa.RecordBatch]]
+    """Late rows that it keeps."""
 
 
 def write_snapshot(saved: Saved) -> bytes:
@@ -81,6 +86,7 @@ def write_snapshot(saved: Saved) -> bytes:
         waiting = repeat(None) if is_inner else saved.waiting[side]
         sections.append(write_stream(schema, hidden, map(_with_hidden, saved.segments[side], waiting)))
     sections.append(write_rows(saved.owed.schema, saved.owed.to_batches()))
+    sections += write_late(plan, saved.state, saved.late)
     return write_sections(MAGIC, VERSION if is_inner else WAITING_VERSION, sections)
 
 
@@ -88,7 +94,7 @@ def read_snapshot(blob: bytes) -> Saved:
     """Return what :func:`write_snapshot` wrote, or raise :class:`~watersmeet.spec.errors.SnapshotError`."""
     version, sections = read_sections(MAGIC, (TEXT_VERSION, VERSION, WAITING_VERSION), blob)
     with refusing_damage():
-        description, left, right, owed = sections
+        description, left, right, owed, *late = sections
         content = read_description(description, RESULTS)
         window = window_from_json(content["window"])
         if not isinstance(window, TimeWindow | CountWindow):
@@ -107,7 +113,8 @@ def read_snapshot(blob: bytes) -> Saved:
         segments = {side: [(own, numbers.get(SEQUENCE)) for own, numbers in some] for side, some in kept.items()}
         waiting = {side: [numbers[WAITS] for _, numbers in some if waits] for side, some in kept.items()}
         expected = result_schema(schemas["left"], schemas["right"], how=how)
-        return Saved(plan, state, segments, _owed(owed, expected, state.options.get("result")), waiting)
+        owing = _owed(owed, expected, state.options.get("result"))
+        return Saved(plan, state, segments, owing, waiting, read_late(plan, state, late))
 
 
 def _how(state: State) -> How:

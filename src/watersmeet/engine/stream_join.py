@@ -29,12 +29,11 @@ from watersmeet.spec.options import (
     TopologyName,
     check_join,
     check_options,
+    check_result,
     check_schemas,
     check_threads,
     refuse_complete,
-    refuse_form,
     refuse_records,
-    refuse_result,
 )
 from watersmeet.spec.ordering import Order, order_from_json, order_to_json
 from watersmeet.spec.sql import parse_predicate
@@ -76,7 +75,8 @@ class StreamJoin(Lifecycle):
         Threads to use, including the caller's if that takes part; ``kang`` uses one. Threads start with the first push
         and stop with ``finish`` or ``close``, with an error, or when the join is no longer referred to.
     late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push; ``"keep"`` counts
+        them and holds them until :meth:`take_late`.
     order
         ``"outer"`` returns pairs in the order in which their later rows arrived; ``"inner"`` also orders the pairs of
         one row by the arrival of their earlier rows. In a push left rows arrive before right ones, unless a count
@@ -112,6 +112,8 @@ class StreamJoin(Lifecycle):
     [12]
     """
 
+    _intake: PairIntake
+
     def __init__(
         self,
         *,
@@ -138,8 +140,7 @@ class StreamJoin(Lifecycle):
         check_threads(cores)
         check_options(how=how, topology=topology, structure=structure, late=late, order=order, result=result)
         check_options(fanout=fanout, block_rows=block_rows, batch_rows=batch_rows, batch_seconds=batch_seconds)
-        if result != "pairs" and (order is not None or how != "inner"):
-            raise refuse_result(result, order) if order is not None else refuse_form(result, how)
+        check_result(result, order, how)
         check_shape(topology, cores, fanout=fanout, weights=weights)
         predicate = parse_predicate(on) if isinstance(on, str) else on
         self._plan = plan_join(left, right, predicate, window, structure, with_branches=True)
@@ -161,8 +162,7 @@ class StreamJoin(Lifecycle):
         pairs = result_schema(left, right, how=how)
         self._form = form_of(result, self._plan.schemas, pairs)
         self._schema = pairs if self._form is None else self._form.schema
-        self._intake = PairIntake(self._plan, fail_on_late=late == "error")
-        self._intake.preserved = preserved(how)
+        self._intake = PairIntake(self._plan, late=late, preserved=preserved(how))
         self._pairing = Pairing(
             self._plan,
             pairs,
@@ -181,8 +181,7 @@ class StreamJoin(Lifecycle):
         self._topology = self._pairing.topology
         self._stop = self._topology.close
         weakref.finalize(self, self._stop)
-        self._nothing = self._schema.empty_table()
-        self._owed = self._nothing
+        self._owed = self._nothing = self._schema.empty_table()
         self._pairs = 0
 
     @property
@@ -200,15 +199,14 @@ class StreamJoin(Lifecycle):
         ``push``, ``finish`` and ``snapshot`` are refused. Rows that meet nobody come behind the pairs.
         """
         slices = self._accepted("push()", left, right, whole=self._pairing.takes_whole_pushes)
-        rest = self._rest()
-        return self._delivered(rest + self._pairing.join(slices))
+        return self._delivered(self._rest() + self._pairing.join(slices))
 
     def _accepted(self, what: str, left: pa.Table | None, right: pa.Table | None, *, whole: bool) -> Iterator[Slice]:
         """Return the slices of a push that is not refused; from here on the join has its rows."""
         self._check_open(what)
         accepted = self._intake.accept_pair(left, right, whole=whole)
         self._changing()
-        self._intake.progress = accepted.progress
+        self._intake.commit(accepted)
         self._pairing.leave_out(accepted.unmatched)
         return accepted.slices
 
@@ -339,6 +337,7 @@ class StreamJoin(Lifecycle):
             right_window_rows=rows["right"],
             window_bytes=sum(window.nbytes for parts in windows.values() for window in parts),
             watermark=progress.watermark,
+            waiting_for=self._intake.waiting_for,
         )
 
     @in_turn("explain()")
@@ -361,6 +360,7 @@ class StreamJoin(Lifecycle):
                 segments=held.segments,
                 owed=owed if self._form is None else self._form.save(owed),
                 waiting=held.waiting,
+                late=self._intake.late_rows,
             )
         )
 
@@ -393,7 +393,7 @@ class StreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.state.progress
+        join._intake.progress, join._intake.late_rows = saved.state.progress, saved.late
         join._pairs, join._finished = saved.state.results, saved.state.finished
         join._owed = saved.owed if join._form is None else join._form.restore(saved.owed)
         join._pairing.load(saved.segments, saved.waiting)

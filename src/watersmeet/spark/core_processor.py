@@ -33,10 +33,12 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from watersmeet.balance.loads import GroupCounter
 from watersmeet.engine.result import bounded_tables
+from watersmeet.spark.clock import Clock
 from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import Envelope, open_blob, together
 from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.output import Report, report_rows, result_rows
 from watersmeet.spark.remembered import Owner
 from watersmeet.spark.run_cache import RunCache
@@ -45,7 +47,7 @@ from watersmeet.spark.state import Manifest, Run, RunStore, mergeable
 from watersmeet.spark.tables import Tables
 from watersmeet.spec.errors import SnapshotError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import is_late, late_error, times_of
+from watersmeet.window.admission import is_late, keep_rows, late_error, times_of
 from watersmeet.window.expiry import Bounds, expired_before
 from watersmeet.window.streams import Streams
 
@@ -53,7 +55,6 @@ __all__ = ["CoreProcessor"]
 
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
-MILLI_SCALE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class _Counts:
     null_rows: int = 0
     live: set[Generations] = field(default_factory=set)
     """The generations that the routing tasks used."""
+    kept_late: dict[StreamName, pa.RecordBatch] = field(default_factory=dict)
+    """Late rows that this core gives."""
 
 
 class CoreProcessor(StatefulProcessor):
@@ -90,13 +93,23 @@ class CoreProcessor(StatefulProcessor):
     """Whether runs have marks beside them."""
 
     def __init__(
-        self, streams: Streams, identity: Identity, tables: Tables, *, cache_bytes: int, fail_on_late: bool
+        self,
+        streams: Streams,
+        identity: Identity,
+        tables: Tables,
+        *,
+        cache_bytes: int,
+        fail_on_late: bool,
+        behind: int,
+        kept_late: LateRows | None,
     ) -> None:
         self._streams = streams
         self._tables = tables
         self._identity = identity
         self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
+        self._behind = behind
+        self._kept_late = kept_late
 
     @abstractmethod
     def open(self, store: RunStore, cache: RunCache | None) -> DecodedRuns[Any]:
@@ -146,26 +159,32 @@ class CoreProcessor(StatefulProcessor):
         begin = time.perf_counter()
         core = int(key[0])
         manifest = self._open(core)
-        watermark = self._watermark(timerValues)
+        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
+        watermark = self._watermark(timerValues, clock)
         arrived, lone, counted, counts = self._arrived(rows, watermark)
         self.live = _agreed(counts.live, manifest)
         self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
-        pairs = 0
+        pairs, late = 0, self._kept_late
         for results in bounded_tables(self.join(manifest, arrived)):
             pairs += results.num_rows
-            yield result_rows(results)
+            yield self._leaving(results)
+        for rows_of_stream in bounded_tables(late.of_rows(counts.kept_late)) if late is not None else ():
+            yield result_rows(rows_of_stream)
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
         unmatched = 0
         for results in bounded_tables(self.unmatched(manifest, lone, expired_before(self._streams, reached))):
             unmatched += results.num_rows
-            yield result_rows(results)
+            yield self._leaving(results)
         done = time.perf_counter()
         before = self._expire(manifest, reached)
         for stream in before:
             self._merge(manifest, stream, before[stream])
         self.settled(manifest, before)
         self.runs.check()
+        if self._is_timed:
+            clock.hear(counted)
+            manifest.clock = clock.to_json()
         self._store.save(manifest)
         self._heard.add(core)
         moment = timerValues.getCurrentWatermarkInMs()
@@ -199,12 +218,14 @@ class CoreProcessor(StatefulProcessor):
         manifest = self._open(core)
         stored = [run.generation for runs in manifest.runs.values() for run in runs]
         self.live = Generations(max(stored, default=0), min(stored, default=0))
-        watermark = self._watermark(timerValues)
+        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
+        watermark = self._watermark(timerValues, clock)
+        manifest.clock = clock.to_json()
         self.rest(manifest)
         reached, unmatched = dict.fromkeys(self._streams.schemas, watermark), 0
         for results in bounded_tables(self.unmatched(manifest, {}, expired_before(self._streams, reached))):
             unmatched += results.num_rows
-            yield result_rows(results)
+            yield self._leaving(results)
         self.settled(manifest, self._expire(manifest, reached))
         self.runs.check()
         self._store.save(manifest)
@@ -249,16 +270,17 @@ class CoreProcessor(StatefulProcessor):
             for stream, runs in manifest.runs.items()
         }
 
+    def _leaving(self, results: pa.Table) -> pd.DataFrame:
+        """Return results as they leave: beside late rows, each says that it is none."""
+        return result_rows(results if self._kept_late is None else self._kept_late.of_results(results))
+
     @property
     def _is_timed(self) -> bool:
         return self._streams.lateness is not None
 
-    def _watermark(self, timers: TimerValues) -> int | None:
-        """Return the query's watermark in units of the timestamps, or None while there is none."""
-        if not self._is_timed:
-            return None
-        milliseconds = timers.getCurrentWatermarkInMs()
-        return milliseconds * 10 ** (self._streams.time_scale - MILLI_SCALE) if milliseconds > 0 else None
+    def _watermark(self, timers: TimerValues, clock: Clock) -> int | None:
+        """Return the join's own watermark in units of the timestamps, or None while there is none."""
+        return clock.watermark(timers.getCurrentWatermarkInMs(), self._streams) if self._is_timed else None
 
     def _expire(self, manifest: Manifest, reached: Mapping[StreamName, int | None]) -> dict[StreamName, int]:
         """Remove runs whose rows have all expired. Return the places before which rows have expired."""
@@ -283,7 +305,10 @@ class CoreProcessor(StatefulProcessor):
     def _arrived(
         self, frames: Iterator[pd.DataFrame], watermark: int | None
     ) -> tuple[dict[StreamName, Envelope], dict[StreamName, pa.RecordBatch], dict[StreamName, int], _Counts]:
-        """Open the envelopes and leave out late rows. Also return lone rows, and how many each stream has had."""
+        """Open the envelopes and leave out late rows. Also return lone rows, and how far each stream has come.
+
+        That is in rows, or with ``idle`` in time.
+        """
         schemas = self._streams.schemas
         opened: dict[StreamName, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}
         alone: dict[StreamName, list[Envelope]] = {}
@@ -293,8 +318,11 @@ class CoreProcessor(StatefulProcessor):
             for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
                 counts.null_rows += int(row.null_rows)
                 counts.live.add(Generations(int(row.generation), int(row.oldest)))
-                if row.counts is not None:
+                if row.counts is not None and not self._is_timed:
                     counted = dict(zip(schemas, map(int, row.counts), strict=True))
+                elif row.counts is not None:
+                    (largest,) = map(int, row.counts)
+                    counted[row.stream] = max(largest, counted.get(row.stream, largest))
                 if row.blob is not None:
                     envelope = open_blob(row.blob, schemas[row.stream])
                     if row.lone:
@@ -329,6 +357,10 @@ class CoreProcessor(StatefulProcessor):
         if self._fail_on_late:
             raise late_error(self._streams, stream, late_rows, watermark)
         counts.late_rows += late_rows
+        if self._kept_late is not None:
+            kept = keep_rows(whole.rows, late if whole.first is None else late & whole.first)
+            before = counts.kept_late.get(stream)
+            counts.kept_late[stream] = kept if before is None else pa.concat_batches([before, kept])
         return whole.keep(~late)
 
 

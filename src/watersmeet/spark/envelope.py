@@ -38,7 +38,7 @@ from watersmeet.spark.routing.contract import Router, Routes
 from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.admission import Verdict, admit, keep_rows
+from watersmeet.window.admission import Verdict, admit, keep_rows, largest_time, times_of
 from watersmeet.window.arrival import Counts
 from watersmeet.window.streams import Streams
 
@@ -72,8 +72,9 @@ ENVELOPE: Final[Columns] = {
     "blob": "binary",
 }
 """``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
-count window has had; ``generation`` and ``oldest`` are the newest and the oldest live generation by which the rows were
-routed; ``lone`` rows of a preserved side can match nobody."""
+count window has had, or with ``idle`` one number: the largest timestamp that a task has seen; ``generation`` and
+``oldest`` are the newest and the oldest live generation by which the rows were routed; ``lone`` rows of a preserved
+side can match nobody."""
 COUNT: Final = "count "
 """Label of the hidden columns that say how many rows of each stream came before a row of a count window."""
 PROBED: Final = "probed "
@@ -107,6 +108,8 @@ class Envelope:
     """The rows that this core judges (see :mod:`watersmeet.spark.judge`); None: all."""
     times: Int64s | None = None
     """In a time window: the rows' timestamps, where they are known already. They do not travel: the rows do."""
+    first: Bools | None = None
+    """Where late rows are kept: which rows are the first of their copies; None: all."""
 
     def keep(self, mask: Bools) -> Envelope:
         """Return what it says of the rows that ``mask`` keeps."""
@@ -125,6 +128,7 @@ class Envelope:
             _kept(self.group, which),
             _kept(self.judged, which),
             _kept(self.times, which),
+            _kept(self.first, which),
         )
 
 
@@ -143,6 +147,7 @@ def together(envelopes: list[Envelope], schema: pa.Schema) -> Envelope:
         GenerationSets.joined([envelope.probed for envelope in envelopes], sizes),
         _filled([envelope.group for envelope in envelopes], sizes, 0),
         _filled([envelope.judged for envelope in envelopes], sizes, 1),
+        first=_filled([envelope.first for envelope in envelopes], sizes, 1),
     )
 
 
@@ -162,18 +167,27 @@ def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Col
     return cast("Column", np.concatenate(filled))
 
 
-def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple[int, ...]) -> ArrowMap:
-    """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles."""
+def packer(
+    streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple[int, ...], *, marks_first: bool = False
+) -> ArrowMap:
+    """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles.
+
+    With ``marks_first`` it marks one of each row's copies, which speaks for it.
+    """
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routed = nulls = 0
         part = _first_part()
         router = routes.now()
+        largest = None
         for rows in _collected(batches, streams.schemas[stream]):
+            if streams.idle is not None:
+                largest = largest_time(largest, *times_of(streams, stream, rows))
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
-            for core, envelope in envelopes(stream, router, kept, routed):
+            taken = np.zeros(kept.rows.num_rows, np.bool_)
+            for core, envelope in envelopes(stream, router, kept, routed, taken if marks_first else None):
                 blobs = seal(envelope)
                 yield _packed(core_ids[core], stream, part, blobs, router.table)
                 part += len(blobs)
@@ -184,7 +198,8 @@ def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple
                     core_ids[router.lone_core(part >> TASK_BITS)], stream, part, blobs, router.table, lone=True
                 )
                 part += len(blobs)
-        yield _heartbeats(core_ids, stream, nulls, router.table)
+        cores = router.table.cores if streams.idle is None else range(len(core_ids))  # each has to know the time
+        yield _heartbeats([core_ids[core] for core in cores], stream, nulls, router.table, largest)
         freeze_once("pack")
 
     return pack
@@ -225,16 +240,25 @@ def unpacker() -> ArrowMap:
     return unpack
 
 
-def envelopes(stream: StreamName, router: Router, whole: Envelope, routed: int) -> Iterator[tuple[int, Envelope]]:
-    """Yield the envelope of each core for rows; ``routed`` rows were routed before, which matters for taking turns."""
+def envelopes(
+    stream: StreamName, router: Router, whole: Envelope, routed: int, taken: Bools | None = None
+) -> Iterator[tuple[int, Envelope]]:
+    """Yield the envelope of each core for rows; ``routed`` rows were routed before, which matters for taking turns.
+
+    Where first copies are marked, ``taken`` says which rows have had one.
+    """
     rows, counts = whole.rows, whole.counts
     if not rows.num_rows:
         return
     for route in router(stream, rows, routed):
         everything = len(route.rows) == rows.num_rows and np.array_equal(route.rows, np.arange(rows.num_rows))
         some = None if counts is None else {name: own[route.rows] for name, own in counts.items()}
-        taken = rows if everything else rows.take(pa.array(route.rows))
-        yield route.core, Envelope(taken, route.stored, some, route.probed, route.group, route.judged)
+        own = rows if everything else rows.take(pa.array(route.rows))
+        first = None
+        if taken is not None:
+            first = ~taken[route.rows]
+            taken[route.rows] = True
+        yield route.core, Envelope(own, route.stored, some, route.probed, route.group, route.judged, first=first)
 
 
 def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
@@ -260,7 +284,7 @@ def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
 
 def seal(envelope: Envelope) -> pa.BinaryArray:
     """Return an envelope's content as blobs."""
-    known = {"stored": envelope.stored, "group": envelope.group, "judged": envelope.judged}
+    known = {"stored": envelope.stored, "group": envelope.group, "judged": envelope.judged, "first": envelope.first}
     hidden = {name: values for name, values in known.items() if values is not None}
     probed = {} if envelope.probed is None else labelled(PROBED, envelope.probed.columns())
     return to_blobs(add_hidden(envelope.rows, hidden | probed | labelled(COUNT, envelope.counts or {})))
@@ -273,16 +297,26 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
     rows, hidden = split_hidden(whole, schema)
     counts = unlabelled(COUNT, hidden) or None
     probed = GenerationSets.from_columns(unlabelled(PROBED, hidden))
-    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"), hidden.get("judged"))
+    judged, first = hidden.get("judged"), hidden.get("first")
+    return Envelope(rows, hidden.get("stored"), counts, probed, hidden.get("group"), judged, first=first)
 
 
-def _heartbeats(core_ids: tuple[int, ...], stream: StreamName, nulls: int, table: RoutingTable) -> pa.RecordBatch:
-    """Return an empty envelope for every core and for the keeper; the first has the number of rows left out."""
-    cores = (*(core_ids[core] for core in table.cores), KEEPER)
+def _heartbeats(
+    core_ids: list[int], stream: StreamName, nulls: int, table: RoutingTable, largest: int | None
+) -> pa.RecordBatch:
+    """Return an empty envelope for every core and for the keeper; the first has the number of rows left out.
+
+    All have the task's ``largest`` timestamp, where cores have to know it.
+    """
+    cores = (*core_ids, KEEPER)
     null_rows = np.zeros(len(cores), np.int64)
     null_rows[0] = nulls
     blobs = pa.nulls(len(cores), pa.binary())
-    return _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
+    beats = _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
+    if largest is None:
+        return beats
+    place = beats.schema.get_field_index("counts")
+    return beats.set_column(place, "counts", pa.array([[largest]] * len(cores), pa.list_(pa.int64())))
 
 
 def _packed(

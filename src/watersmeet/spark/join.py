@@ -6,7 +6,9 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
+from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing.choose import RoutingName, choose_routing
@@ -15,7 +17,7 @@ from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spec.expression import Predicate
 from watersmeet.spec.kinds import How, preserved, returns_left_rows
-from watersmeet.spec.options import Balance, Late, Structure, check_join, check_options
+from watersmeet.spec.options import Balance, Late, Structure, check_join, check_options, refuse_late_beside
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import plan_join
@@ -60,7 +62,9 @@ def join(
     cores
         Independent parts of the join; the session's shuffle partitions when not given.
     late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query; ``"keep"`` counts
+        them and gives them with the results, which get a last column ``late``: null in a result, and in a late row,
+        which has nulls for all other streams, the name of its stream.
     balance
         ``"auto"`` moves load from busy cores to others while a streaming query runs, and spreads hot keys over several
         cores. It needs a folder that all machines share and that is kept with the checkpoint: the session's
@@ -75,6 +79,8 @@ def join(
     """
     check_join(on, window, many=False)
     check_options(how=how, structure=structure, late=late, balance=balance)
+    if late == "keep" and returns_left_rows(how):
+        raise refuse_late_beside(how)
     if cores is not None:
         check_options(cores=cores)
     frames = {"left": left, "right": right}
@@ -97,11 +103,15 @@ def join(
     identity = join_identity(plan, spread, ids, partitions_of(spark), how)
     balances = balance == "auto" and how == "inner"  # a row has one judge for as long as it is kept
     tables = tables_of(spark, identity.digest, spread, ids, balances=balances, is_streaming=left.isStreaming)
+    times = event_time(frames, plan.window)
+    kept_late = LateRows(plan.schemas, result) if late == "keep" else None
     processor = JoinProcessor(
         plan,
         identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
+        behind=times.held_back,
+        kept_late=kept_late,
         tables=tables,
         result=result,
         how=how,
@@ -110,7 +120,8 @@ def join(
     return pipeline(
         frames,
         streams=plan,
-        window=plan.window,
+        times=times,
+        keeps_late=kept_late is not None,
         routes=Routes(spread, tables, preserved(how)),
         core_ids=ids,
         processor=processor,

@@ -7,7 +7,6 @@ them. Its results come in files or blobs, which ``mapInArrow`` unpacks. See ``AR
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from functools import reduce
 from typing import Final
 
@@ -15,25 +14,24 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import StringType
 
 from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
+from watersmeet.spark.event_time import EventTime, with_plain_names
+from watersmeet.spark.late_rows import LATE
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import ddl, spark_result_schema
 from watersmeet.spark.sequencer import Sequencer
 from watersmeet.spark.session import bytes_setting
-from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 from watersmeet.window.streams import Streams
 
 __all__ = ["METRICS", "cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
 
-WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
 """Setting of a session: bytes of decoded runs that each executor may keep on its disk."""
 DEFAULT_CACHE_BYTES: Final = 8 << 30
@@ -43,7 +41,8 @@ def pipeline(
     frames: Mapping[StreamName, DataFrame],
     *,
     streams: Streams,
-    window: Window | Windows,
+    times: EventTime,
+    keeps_late: bool = False,
     routes: Routes,
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
@@ -56,14 +55,15 @@ def pipeline(
     They have the columns of the streams ``returned``, by default of all.
     The metrics have ``name``, which tells listeners the join that they belong to.
     """
-    timed = {stream: _with_plain_names(_watermarked(frame, stream, window)) for stream, frame in frames.items()}
-    if isinstance(window, CountWindow | CountWindows):
+    timed = {stream: with_plain_names(times.on_stream(frame, stream)) for stream, frame in frames.items()}
+    if streams.lateness is None:
         routed = _sequenced(timed, streams, routes, core_ids)
     else:
-        routed = _united(
-            frame.mapInArrow(packer(streams, stream, routes, core_ids), ddl(ENVELOPE))
+        packed = (
+            frame.mapInArrow(packer(streams, stream, routes, core_ids, marks_first=keeps_late), ddl(ENVELOPE))
             for stream, frame in timed.items()
         )
+        routed = times.on_envelopes(_united(packed))
     is_streaming = next(iter(frames.values())).isStreaming
     joined = routed.groupBy("core").transformWithStateInPandas(
         processor,
@@ -71,59 +71,12 @@ def pipeline(
         outputMode="Append",
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
-    columns = spark_result_schema([frames[stream].schema for stream in returned or frames], result.names)
+    columns = spark_result_schema(
+        {stream: frames[stream].schema for stream in returned or frames}, result.names, times.of_results
+    )
+    if keeps_late:
+        columns = columns.add(LATE, StringType())
     return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
-
-
-def _watermarked(frame: DataFrame, stream: StreamName, window: Window | Windows) -> DataFrame:
-    """Return a stream of a time window with a watermark; one that the user has set is checked and kept."""
-    if not frame.isStreaming or isinstance(window, CountWindow | CountWindows):
-        return frame
-    ts = ({"left": window.left_ts, "right": window.right_ts} if isinstance(window, TimeWindow) else window.ts)[stream]
-    delays = {field.name: (field.metadata or {}).get(WATERMARK) for field in frame.schema.fields}
-    watermarked = [name for name, delay in delays.items() if delay is not None]
-    if not watermarked:
-        _check_watermark_column(frame, stream, ts)
-        place = frame.columns.index(ts)
-        plain = _with_plain_names(frame)
-        return plain.withWatermark(plain.columns[place], format_duration(window.lateness))
-    if ts not in watermarked:
-        raise SpecificationError(
-            f"the {stream} stream has a watermark on {', '.join(watermarked)}, its window is on {ts}",
-            "a watermark on the window's own column, or none: then it gets one with the window's lateness",
-            f"call withWatermark({ts!r}, …) instead, or leave it out",
-        )
-    delay = timedelta(milliseconds=int(delays[ts] or 0))
-    if delay < window.lateness:
-        raise SpecificationError(
-            f"the {stream} stream has a watermark of {format_duration(delay)}, its window a lateness of "
-            f"{format_duration(window.lateness)}",
-            "a watermark of the window's lateness at least, or none: then it gets one of just that",
-            f"leave withWatermark({ts!r}, …) out, or give both the same length",
-        )
-    return frame
-
-
-def _check_watermark_column(frame: DataFrame, stream: StreamName, ts: str) -> None:
-    """Raise for a timestamp column that cannot have a watermark in Spark."""
-    if isinstance(frame.schema[ts].dataType, TimestampNTZType):
-        raise SpecificationError(
-            f"the window's column {ts!r} of the {stream} stream has the Spark type timestamp_ntz",
-            "timestamp, in a streaming join: Spark's watermarks know no other",
-            f'cast it before the join: .withColumn("{ts}", col("{ts}").cast("timestamp"))',
-        )
-
-
-def _with_plain_names(frame: DataFrame) -> DataFrame:
-    """Return the DataFrame with names by which PySpark finds every column: plain ones that differ in more than case.
-
-    Packers find columns by position, so the names do not matter to them.
-    """
-    names = frame.columns
-    are_plain = all(name.isascii() and name.isidentifier() for name in names)
-    if are_plain and len({name.lower() for name in names}) == len(names):
-        return frame
-    return frame.toDF(*(f"column_{place}" for place in range(len(names))))
 
 
 def _sequenced(

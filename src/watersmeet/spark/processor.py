@@ -21,6 +21,7 @@ from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.judge import Judge
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.marks import Marks
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.state import Manifest, Run, RunStore
@@ -53,8 +54,18 @@ class JoinProcessor(CoreProcessor):
         result: pa.Schema,
         how: How = "inner",
         ends: bool = False,
+        behind: int = 0,
+        kept_late: LateRows | None = None,
     ) -> None:
-        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(
+            plan,
+            identity,
+            tables,
+            cache_bytes=cache_bytes,
+            fail_on_late=fail_on_late,
+            behind=behind,
+            kept_late=kept_late,
+        )
         self._plan = plan
         self._result = result
         self._ends = ends
@@ -115,9 +126,7 @@ class JoinProcessor(CoreProcessor):
         for side, rows in lone.items():
             yield self._judge.without(side, rows)
         until = dict.fromkeys(before, END) if self._ends else before
-        yield from self._judge.due(
-            self._marks, manifest, until, lambda side, run: self._window_runs.find(side, run)
-        )
+        yield from self._judge.due(self._marks, manifest, until, self._window_runs.find)
 
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]

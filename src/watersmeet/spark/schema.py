@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 
 from watersmeet.spec.errors import SchemaError
+from watersmeet.spec.expression import StreamName
 
 __all__ = ["Columns", "arrow_schema", "ddl", "spark_result_schema"]
 
@@ -44,10 +45,22 @@ def ddl(columns: Columns) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-def spark_result_schema(streams: Iterable[spark.StructType], names: list[str]) -> spark.StructType:
-    """Return the Spark schema of results: all columns of one stream after the other, under these ``names``."""
-    columns = zip(names, (field for stream in streams for field in stream.fields), strict=True)
-    return spark.StructType([spark.StructField(name, field.dataType, nullable=True) for name, field in columns])
+def spark_result_schema(
+    streams: Mapping[StreamName, spark.StructType],
+    names: list[str],
+    metadata: Callable[[StreamName, spark.StructField], dict[str, Any]],
+) -> spark.StructType:
+    """Return the Spark schema of results: all columns of one stream after the other, under these ``names``.
+
+    ``metadata`` says of a stream's column what its results' have; that of the column itself is left out.
+    """
+    fields = ((stream, field) for stream, schema in streams.items() for field in schema.fields)
+    return spark.StructType(
+        [
+            spark.StructField(name, field.dataType, nullable=True, metadata=metadata(stream, field))
+            for name, (stream, field) in zip(names, fields, strict=True)
+        ]
+    )
 
 
 def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:

@@ -87,6 +87,8 @@ class Manifest:
     runs: dict[StreamName, list[Run]]
     judged: dict[StreamName, int] = field(default_factory=dict)
     """Of each preserved side the place before which it is known of all rows whether they met one, if there is one."""
+    clock: dict[str, Any] | None = None
+    """In a time window: what :class:`~watersmeet.spark.clock.Clock` keeps. Earlier versions had none, and ignore it."""
 
     @property
     def join(self) -> str:
@@ -117,7 +119,7 @@ class RunStore:
         content: dict[str, Any] = json.loads(saved[0])
         identity.check(content)
         runs = {stream: [Run(**run) for run in some] for stream, some in content["runs"].items()}
-        return Manifest(identity, runs, content.get("judged", {}))
+        return Manifest(identity, runs, content.get("judged", {}), content.get("clock"))
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest, and the marks that have changed."""
@@ -127,6 +129,8 @@ class RunStore:
         if self.marks is not None:
             content["judged"] = manifest.judged
             self.marks.save()
+        if manifest.clock is not None:
+            content["clock"] = manifest.clock
         self._manifest.update((json.dumps(content),))
 
     def write(self, content: pa.Buffer, rows: int, place: Extent, *, origin: Origin, owner: str) -> Run:

@@ -31,18 +31,19 @@ __all__ = [
     "TopologyName",
     "check_join",
     "check_options",
+    "check_result",
     "check_schemas",
     "check_threads",
     "check_weights",
     "refuse_complete",
     "refuse_fanout",
-    "refuse_form",
+    "refuse_late",
+    "refuse_late_beside",
     "refuse_records",
-    "refuse_result",
     "refuse_weights",
 ]
 
-Late = Literal["drop", "error"]
+Late = Literal["drop", "error", "keep"]
 ResultForm = Literal["pairs", "ranges", "count"]
 TopologyName = Literal["kang", "handshake", "low_latency_handshake", "splitjoin", "panjoin"]
 StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
@@ -95,22 +96,20 @@ def check_threads(cores: object) -> None:
         raise _refused("cores", cores, f"at most {MOST_THREADS}", "give the number of this machine's cores")
 
 
-def refuse_result(result: str, order: object) -> SpecificationError:
-    """Return the error for an order of results that are no pairs."""
-    return SpecificationError(
-        f"result={result!r} with order={order!r}: neither ranges nor a count stand for pairs one after the other",
-        'an order with result="pairs"; order=None with any other result',
-        "leave order out",
-    )
-
-
-def refuse_form(result: str, how: str) -> SpecificationError:
-    """Return the error for results that are no pairs in a join that returns rows which met nobody."""
-    return SpecificationError(
-        f"result={result!r} with how={how!r}: ranges and counts stand for pairs, not for rows that met nobody",
-        'how="inner" with any result; result="pairs" with any other how',
-        "leave result out, and count the rows of the tables",
-    )
+def check_result(result: str, order: object, how: How) -> None:
+    """Raise if results that are no pairs are to come in order, or with rows that met nobody."""
+    if result != "pairs" and order is not None:
+        raise SpecificationError(
+            f"result={result!r} with order={order!r}: neither ranges nor a count stand for pairs one after the other",
+            'an order with result="pairs"; order=None with any other result',
+            "leave order out",
+        )
+    if result != "pairs" and how != "inner":
+        raise SpecificationError(
+            f"result={result!r} with how={how!r}: ranges and counts stand for pairs, not for rows that met nobody",
+            'how="inner" with any result; result="pairs" with any other how',
+            "leave result out, and count the rows of the tables",
+        )
 
 
 def refuse_records(what: str, result: str) -> SpecificationError:
@@ -158,6 +157,24 @@ def check_weights(weights: object, cores: int) -> None:
 def _is_positive(value: object) -> bool:
     """Return whether a value is a finite number above 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+def refuse_late(late: str) -> SpecificationError:
+    """Return the error for asking a join for late rows that does not keep them."""
+    return SpecificationError(
+        f"late rows were asked for of a join with late={late!r}",
+        'joins with late="keep"; all others count late rows and do not keep them',
+        'build the join with late="keep"',
+    )
+
+
+def refuse_late_beside(how: str) -> SpecificationError:
+    """Return the error for late rows among results that have left columns alone."""
+    return SpecificationError(
+        f'late="keep" with how={how!r} on Spark, where late rows come with the results: these have no right columns',
+        'late="keep" with any other how; late="drop" or late="error" with this one',
+        "leave late out, or take the late rows of a left join",
+    )
 
 
 def refuse_complete() -> SpecificationError:

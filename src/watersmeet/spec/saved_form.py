@@ -64,6 +64,7 @@ from watersmeet.spec.window import (
     CountWindow,
     CountWindows,
     TimeWindow,
+    TimeWindows,
     Window,
     Windows,
     count_window,
@@ -81,6 +82,8 @@ __all__ = [
 
 FORM: Final = 1
 """Number of the form that is written."""
+IDLE: Final = "idle"
+"""Entry of a window that has one; windows without it are written as they were before there was any."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FUNCTIONS: Final[tuple[FunctionName, ...]] = get_args(FunctionName)
 COMPARISONS: Final[tuple[CompareOperator, ...]] = get_args(CompareOperator)
@@ -250,17 +253,17 @@ def window_to_json(window: Window | Windows) -> Json:
             return {"kind": "count", "left": left, "right": right, "order_by": order_by}
         case CountWindows(counts, columns):
             return {"kind": "count", "counts": counts, "order_by": columns}
-        case TimeWindow(left, right, left_ts, right_ts, lateness):
-            return {
-                "kind": "time",
+        case TimeWindow(left, right, left_ts, right_ts):
+            lengths: dict[str, Json] = {
                 "left_ts": left_ts,
                 "right_ts": right_ts,
                 "left": left // MICROSECOND,
                 "right": right // MICROSECOND,
-                "lateness": lateness // MICROSECOND,
             }
-    lengths = {stream: length // MICROSECOND for stream, length in window.lengths.items()}
-    return {"kind": "time", "lengths": lengths, "ts": window.ts, "lateness": window.lateness // MICROSECOND}
+        case TimeWindows(own, ts):
+            lengths = {"lengths": {stream: length // MICROSECOND for stream, length in own.items()}, "ts": ts}
+    idle = {} if window.idle is None else {IDLE: window.idle // MICROSECOND}
+    return {"kind": "time", **lengths, "lateness": window.lateness // MICROSECOND, **idle}
 
 
 def window_from_json(content: Json) -> Window | Windows:
@@ -281,22 +284,33 @@ def window_from_json(content: Json) -> Window | Windows:
                 order_by=None if order_by is None else read_text(order_by),
             )
         case {"kind": "time", "lengths": lengths}:
-            check_entries(content, ("kind", "lengths", "ts", "lateness"))
+            check_entries(content, ("kind", "lengths", "ts", "lateness", *_idle_entry(content)))
             return time_window(
                 by_stream(lengths, read_duration),
                 ts=by_stream(content["ts"], read_text),
                 lateness=read_duration(content["lateness"]),
+                idle=_idle(content),
             )
         case {"kind": "time"}:
-            check_entries(content, ("kind", "left_ts", "right_ts", "left", "right", "lateness"))
+            check_entries(content, ("kind", "left_ts", "right_ts", "left", "right", "lateness", *_idle_entry(content)))
             return time_window(
                 left=read_duration(content["left"]),
                 right=read_duration(content["right"]),
                 left_ts=read_text(content["left_ts"]),
                 right_ts=read_text(content["right_ts"]),
                 lateness=read_duration(content["lateness"]),
+                idle=_idle(content),
             )
     raise refusal(f"{shortened(content)} as a window", "a time window or a count window")
+
+
+def _idle_entry(content: dict[str, Json]) -> tuple[str, ...]:
+    """Return the entry that only windows with an ``idle`` have."""
+    return (IDLE,) if IDLE in content else ()
+
+
+def _idle(content: dict[str, Json]) -> timedelta | None:
+    return read_duration(content[IDLE]) if IDLE in content else None
 
 
 # --- schemas --------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from watersmeet.spec.window_arguments import (
     both_sides,
     check_columns,
     check_counts,
+    check_idle,
     check_lateness,
     check_longest,
     per_stream,
@@ -49,10 +50,11 @@ class TimeWindow:
     left_ts: str
     right_ts: str
     lateness: timedelta
+    idle: timedelta | None = None
 
     def __str__(self) -> str:
         stays = f"a left row stays {format_duration(self.left)}, a right row {format_duration(self.right)}"
-        lateness = f"both edges inclusive; lateness {format_duration(self.lateness)}"
+        lateness = f"both edges inclusive; lateness {format_duration(self.lateness)}{_idle_text(self.idle)}"
         return f"time window on left.{self.left_ts} and right.{self.right_ts}: {stays}, {lateness}"
 
 
@@ -78,17 +80,21 @@ class TimeWindows:
     lengths: dict[str, timedelta]
     ts: dict[str, str]
     lateness: timedelta
+    idle: timedelta | None = None
 
     def between(self, left: str, right: str) -> TimeWindow:
-        """Return the window of two of the streams."""
-        return TimeWindow(self.lengths[left], self.lengths[right], self.ts[left], self.ts[right], self.lateness)
+        """Return the window of two of the streams; the watermark is decided for all streams together."""
+        return TimeWindow(
+            self.lengths[left], self.lengths[right], self.ts[left], self.ts[right], self.lateness, self.idle
+        )
 
     def __str__(self) -> str:
         stays = ", ".join(
             f"a row of {stream} stays {format_duration(length)} after its {self.ts[stream]}"
             for stream, length in self.lengths.items()
         )
-        return f"time windows: {stays}; both edges inclusive; lateness {format_duration(self.lateness)}"
+        lateness = f"lateness {format_duration(self.lateness)}{_idle_text(self.idle)}"
+        return f"time windows: {stays}; both edges inclusive; {lateness}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +129,24 @@ def time_window(
     left_ts: str | None = None,
     right_ts: str | None = None,
     lateness: Duration = timedelta(0),
+    idle: Duration | None = None,
 ) -> TimeWindow: ...
 
 
 @overload
 def time_window(
-    length: Mapping[str, Duration], *, ts: str | Mapping[str, str], lateness: Duration = timedelta(0)
+    length: Mapping[str, Duration],
+    *,
+    ts: str | Mapping[str, str],
+    lateness: Duration = timedelta(0),
+    idle: Duration | None = None,
 ) -> TimeWindows: ...
 
 
 @overload
-def time_window(length: Duration, *, ts: Mapping[str, str], lateness: Duration = timedelta(0)) -> TimeWindows: ...
+def time_window(
+    length: Duration, *, ts: Mapping[str, str], lateness: Duration = timedelta(0), idle: Duration | None = None
+) -> TimeWindows: ...
 
 
 def time_window(
@@ -145,6 +158,7 @@ def time_window(
     left_ts: str | None = None,
     right_ts: str | None = None,
     lateness: Duration = timedelta(0),
+    idle: Duration | None = None,
 ) -> TimeWindow | TimeWindows:
     """Return a time window: a left row stays in the left window for ``left``, a right row for ``right``.
 
@@ -164,6 +178,12 @@ def time_window(
         less the lateness, as of the push before (on Spark: the micro-batch before), so inside one push the order does
         not matter, and one stream may run ahead of the other. Rows behind the watermark are late: they are left out and
         counted, or refused with ``late="error"``. More lateness means more rows kept.
+    idle
+        How far, in event time, a stream that pauses may hold the watermark back. The stream that is ahead draws the
+        slower one's newest timestamp along, at most so far behind its own: the watermark is then the larger of the two,
+        less the lateness. A stream that has had no row yet is drawn along too. Rows that a stream brings after such a
+        pause may be late. Without it, a stream that pauses holds the watermark, and so the rows in both windows, for as
+        long as it pauses.
 
     Examples
     --------
@@ -179,15 +199,20 @@ def time_window(
         return _checked_times(
             {name: parse_duration(given) for name, given in stays.items()},
             per_stream("ts", ts, names),
-            parse_duration(lateness),
-            given=(stays, lateness),
+            (parse_duration(lateness), None if idle is None else parse_duration(idle)),
+            given=(stays, lateness, idle),
         )
     lengths: tuple[Duration, Duration] = both_sides("time_window", length, left, right, '"10 minutes"')
     left_column, right_column = both_sides(
         "time_window", ts, left_ts, right_ts, 'ts="ts"', names=("ts", "left_ts", "right_ts")
     )
     window = TimeWindow(
-        parse_duration(lengths[0]), parse_duration(lengths[1]), left_column, right_column, parse_duration(lateness)
+        parse_duration(lengths[0]),
+        parse_duration(lengths[1]),
+        left_column,
+        right_column,
+        parse_duration(lateness),
+        None if idle is None else parse_duration(idle),
     )
     zero = timedelta(0)
     if window.left < zero or window.right < zero or (window.left == zero and window.right == zero):
@@ -199,7 +224,8 @@ def time_window(
         )
     check_columns("ts", {"left": left_column, "right": right_column})
     check_lateness(window.lateness, lateness)
-    check_longest({"left": window.left, "right": window.right}, window.lateness)
+    check_idle(window.idle, idle)
+    check_longest({"left": window.left, "right": window.right}, window.lateness, window.idle)
     return window
 
 
@@ -279,6 +305,7 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
                 {name: window.lengths[name] for name in streams},
                 {name: window.ts[name] for name in streams},
                 window.lateness,
+                window.idle,
             )
         order_by = window.order_by
         return CountWindows(
@@ -292,7 +319,8 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
             'write for example time_window({"a": "1 minute", "b": "30 seconds"}, ts={"a": "ts", "b": "at"})',
         )
     if isinstance(window, TimeWindow):
-        return TimeWindows(dict.fromkeys(streams, window.left), dict.fromkeys(streams, window.left_ts), window.lateness)
+        lengths, columns = dict.fromkeys(streams, window.left), dict.fromkeys(streams, window.left_ts)
+        return TimeWindows(lengths, columns, window.lateness, window.idle)
     order = None if window.order_by is None else dict.fromkeys(streams, window.order_by)
     return CountWindows(dict.fromkeys(streams, window.left), order)
 
@@ -300,12 +328,16 @@ def windows_of(window: Window | Windows, streams: Sequence[str]) -> Windows:
 def _checked_times(
     lengths: dict[str, timedelta],
     ts: dict[str, str],
-    lateness: timedelta,
+    progress: tuple[timedelta, timedelta | None],
     *,
-    given: tuple[Mapping[str, Duration], Duration],
+    given: tuple[Mapping[str, Duration], Duration, Duration | None],
 ) -> TimeWindows:
-    """Return the windows of many streams; raise unless they are possible. ``given`` is what the user wrote of them."""
-    windows = TimeWindows(lengths, ts, lateness)
+    """Return the windows of many streams; raise unless they are possible.
+
+    ``progress`` are lateness and idle, ``given`` is what the user wrote of lengths, lateness and idle.
+    """
+    lateness, idle = progress
+    windows = TimeWindows(lengths, ts, lateness, idle)
     zero = timedelta(0)
     if min(lengths.values()) < zero or list(lengths.values()).count(zero) > 1:
         raise SpecificationError(
@@ -315,5 +347,10 @@ def _checked_times(
         )
     check_columns("ts", ts)
     check_lateness(lateness, given[1])
-    check_longest(lengths, lateness)
+    check_idle(idle, given[2])
+    check_longest(lengths, lateness, idle)
     return windows
+
+
+def _idle_text(idle: timedelta | None) -> str:
+    return "" if idle is None else f", idle {format_duration(idle)}"

@@ -13,6 +13,7 @@ __all__ = [
     "both_sides",
     "check_columns",
     "check_counts",
+    "check_idle",
     "check_lateness",
     "check_longest",
     "per_stream",
@@ -34,9 +35,17 @@ def check_lateness(lateness: timedelta, given: object) -> None:
         raise SpecificationError(f"lateness={given!r}", "zero or more", 'give for example lateness="30 seconds"')
 
 
-def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta) -> None:
+def check_idle(idle: timedelta | None, given: object) -> None:
+    """Raise unless ``idle`` is left out, or zero or more; ``given`` is what the user wrote."""
+    if idle is not None and idle < timedelta(0):
+        raise SpecificationError(
+            f"idle={given!r}", "zero or more", 'give for example idle="1 minute", or leave idle out'
+        )
+
+
+def check_longest(lengths: Mapping[str, timedelta], lateness: timedelta, idle: timedelta | None) -> None:
     """Raise unless every duration fits in 64 bits of microseconds."""
-    for name, duration in (*lengths.items(), ("lateness", lateness)):
+    for name, duration in (*lengths.items(), ("lateness", lateness), ("idle", idle or timedelta(0))):
         if duration > LONGEST:
             raise SpecificationError(
                 f"a time window with {name}={format_duration(duration)}",

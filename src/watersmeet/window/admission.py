@@ -26,7 +26,7 @@ from watersmeet.spec.expression import StreamName
 from watersmeet.window.arrival import Moments
 from watersmeet.window.streams import MICRO_SCALE, Streams, moments_of
 
-__all__ = ["Admission", "Verdict", "admit", "is_late", "keep_rows", "late_error", "times_of"]
+__all__ = ["Admission", "Verdict", "admit", "is_late", "keep_rows", "largest_time", "late_error", "times_of"]
 
 Verdicts = npt.NDArray[np.uint8]
 
@@ -106,6 +106,14 @@ def admit(
 def times_of(streams: Streams, stream: StreamName, rows: pa.RecordBatch) -> Moments:
     """Return the timestamps of rows in a time window, and which rows have one (None: all)."""
     return moments_of({stream: streams.time_axis(stream)}, {stream: rows})[stream]
+
+
+def largest_time(before: int | None, times: Int64s, known: Bools | None) -> int | None:
+    """Return the largest timestamp of a stream after these rows; ``before`` is the one before them."""
+    some = times if known is None else times[known]
+    if not len(some):
+        return before
+    return int(some.max()) if before is None else max(before, int(some.max()))
 
 
 def is_late(times: Int64s, watermark: int) -> Bools | None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.streams import Streams
+from watersmeet.window.streams import Streams, watermark_of
 
 __all__ = ["Bounds", "Departed", "Holder", "Seen", "expire", "expired_before"]
 
@@ -73,10 +73,9 @@ class Seen:
 
     def begin(self) -> None:
         """Take note that the next part begins."""
-        reached, lateness = self._reached, self._streams.lateness
-        if lateness is not None:
-            times = [time for time in reached.values() if time is not None]
-            reached = dict.fromkeys(reached, min(times) - lateness if len(times) == len(reached) else None)
+        reached = self._reached
+        if self._streams.lateness is not None:
+            reached = dict.fromkeys(reached, watermark_of(self._streams, reached))
         self.before = expired_before(self._streams, reached)
 
     def meet(self, stream: StreamName, number: int) -> None:

@@ -75,6 +75,12 @@ class JoinPlan:
         return in_units(self.window.lateness, self.time_scale) if isinstance(self.window, TimeWindow) else None
 
     @cached_property
+    def idle(self) -> int | None:
+        """How far a stream that pauses holds the watermark back, in the units of the timestamps; None: without end."""
+        idle = self.window.idle if isinstance(self.window, TimeWindow) else None
+        return None if idle is None else in_units(idle, self.time_scale)
+
+    @cached_property
     def lengths(self) -> dict[StreamName, int]:
         """How long a row of each stream stays: in the units of the timestamps, or in rows."""
         window, scale = self.window, self.time_scale
@@ -207,8 +213,9 @@ def _time_axis(window: TimeWindow, schemas: Schemas, scale: int) -> Axis:
 
 def _check_units(window: TimeWindow, scale: int) -> None:
     """Raise for a window that is longer than 64 bits in the units of its timestamps."""
-    for name, duration in (("left", window.left), ("right", window.right), ("lateness", window.lateness)):
-        if duration // timedelta(microseconds=1) * 10 ** (scale - MICRO_SCALE) >= 2**63:
+    given = {"left": window.left, "right": window.right, "lateness": window.lateness, "idle": window.idle}
+    for name, duration in given.items():
+        if duration is not None and duration // timedelta(microseconds=1) * 10 ** (scale - MICRO_SCALE) >= 2**63:
             raise SpecificationError(
                 f"a time window with {name}={format_duration(duration)} on timestamps in nanoseconds",
                 "at most 2^63 - 1 nanoseconds, about 292 years",

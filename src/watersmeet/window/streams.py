@@ -7,6 +7,7 @@ so each is written once for both, in-process and on Spark.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -23,7 +24,7 @@ from watersmeet.window.arrival import Moments
 if TYPE_CHECKING:
     from watersmeet.window.plan import JoinPlan
 
-__all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of", "order_of"]
+__all__ = ["MICRO_SCALE", "AxisSide", "Streams", "in_units", "moments_of", "order_of", "waiting_for", "watermark_of"]
 
 MICRO_SCALE: Final = 6
 
@@ -39,6 +40,40 @@ class AxisSide(NamedTuple):
 def in_units(duration: timedelta, time_scale: int) -> int:
     """Return a duration in units of 10^-time_scale seconds."""
     return int(duration // timedelta(microseconds=1) * 10 ** (time_scale - MICRO_SCALE))
+
+
+def watermark_of(streams: Streams, largest: Mapping[StreamName, int | None]) -> int | None:
+    """Return the watermark of a time window's streams after these largest timestamps (None: no row); None: none yet.
+
+    It is that of the slowest stream, or with ``idle`` of one that lies so far behind the newest, less the lateness.
+    It does not decrease while the largest timestamps do not.
+    """
+    assert streams.lateness is not None, "a count window has no watermark"
+    seen = [time for time in largest.values() if time is not None]
+    if not seen:
+        return None
+    reached = [min(seen)] if len(seen) == len(largest) else []
+    if streams.idle is not None:
+        reached.append(max(seen) - streams.idle)
+    return max(reached) - streams.lateness if reached else None
+
+
+def waiting_for(streams: Streams, largest: Mapping[StreamName, int | None]) -> StreamName | None:
+    """Return the stream that holds the watermark of a time window back, so that rows stay for longer than their window.
+
+    It has had no row yet, or its largest timestamp lies further behind the newest than any row stays. None: there is
+    none, or an ``idle`` draws it along.
+    """
+    reached = watermark_of(streams, largest)
+    seen = [time for time in largest.values() if time is not None]
+    if not seen:
+        return None
+    slowest = min(largest, key=lambda stream: -math.inf if (time := largest[stream]) is None else time)
+    time = largest[slowest]
+    if time is None:
+        return slowest if reached is None else None
+    is_behind = max(seen) - time > max(map(streams.length, largest))
+    return slowest if is_behind and reached == time - (streams.lateness or 0) else None
 
 
 def moments_of(
@@ -83,6 +118,11 @@ class Streams(Protocol):
     @property
     def lateness(self) -> int | None:
         """The lateness in the units of the timestamps; None for a count window."""
+        ...
+
+    @property
+    def idle(self) -> int | None:
+        """How far a stream that pauses holds the watermark back, in the units of the timestamps; None: without end."""
         ...
 
     @property

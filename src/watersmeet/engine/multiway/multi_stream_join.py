@@ -48,7 +48,10 @@ class MultiJoinMetrics:
     """Rows for which matches had to be found again, because they had been overwritten."""
     stash_overwritten: int
     watermark: int | None
-    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began."""
+    """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before all streams began, or
+    with ``idle`` the first of them."""
+    waiting_for: StreamName | None
+    """The stream that holds the watermark of a time window back, as in a ``StreamJoin``'s metrics."""
 
 
 class MultiStreamJoin(Lifecycle):
@@ -76,7 +79,8 @@ class MultiStreamJoin(Lifecycle):
         Threads to use, at most one for each stream. They begin with the first push and end with ``finish`` or
         ``close``, with an error, or when the join is no longer referred to.
     late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push.
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` refuses the push; ``"keep"`` counts
+        them and holds them until :meth:`take_late`.
     stash_rows
         Most matches of two streams that a stash keeps; older ones are overwritten, and found again where needed.
     wiring
@@ -122,7 +126,7 @@ class MultiStreamJoin(Lifecycle):
         names = check_names(streams)
         self._plan = plan_streams(streams, read_predicate(on, names), windows_of(window, names), structure, closes=True)
         self._predicate = self._plan.predicate
-        self._intake = Intake(self._plan, fail_on_late=late == "error")
+        self._intake = Intake(self._plan, late=late)
         ring = _check_wiring(wiring, names)
         self._strategy = strategy_of(Stages(self._plan), strategy, stash_rows, wiring=ring)
         self._options: dict[str, object] = {
@@ -183,7 +187,7 @@ class MultiStreamJoin(Lifecycle):
             )
         accepted = self._intake.accept(tables)
         self._changing()
-        self._intake.progress = accepted.progress
+        self._intake.commit(accepted)
         return accepted.slices
 
     def _delivered(self, results: list[pa.Table]) -> pa.Table:
@@ -224,6 +228,7 @@ class MultiStreamJoin(Lifecycle):
             stash_recomputed=0 if stashed is None else stashed.recomputed,
             stash_overwritten=0 if stashed is None else stashed.overwritten,
             watermark=progress.watermark,
+            waiting_for=self._intake.waiting_for,
         )
 
     @in_turn("explain()")
@@ -249,7 +254,7 @@ class MultiStreamJoin(Lifecycle):
             stream: [(chunk.rows, store.counts(chunk)) for chunk in store.chunks] for stream, store in stores.items()
         }
         state = State(self._options, self._intake.progress, self._results, self._finished)
-        return write_snapshot(Saved(self._plan, state, rows))
+        return write_snapshot(Saved(self._plan, state, rows, self._intake.late_rows))
 
     @classmethod
     def restore(cls, blob: bytes, *, strategy: Strategy | None = None, cores: int | None = None) -> Self:
@@ -277,7 +282,7 @@ class MultiStreamJoin(Lifecycle):
             structure=plan.structure,
             **options,
         )
-        join._intake.progress = saved.state.progress
+        join._intake.progress, join._intake.late_rows = saved.state.progress, saved.late
         join._results, join._finished = saved.state.results, saved.state.finished
         for stream, chunks in saved.rows.items():
             for rows, counts in chunks:

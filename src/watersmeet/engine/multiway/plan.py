@@ -144,6 +144,12 @@ class MultiPlan:
         return in_units(self.window.lateness, self.time_scale) if isinstance(self.window, TimeWindows) else None
 
     @cached_property
+    def idle(self) -> int | None:
+        """How far a stream that pauses holds the watermark back, in the units of the timestamps; None: without end."""
+        idle = self.window.idle if isinstance(self.window, TimeWindows) else None
+        return None if idle is None else in_units(idle, self.time_scale)
+
+    @cached_property
     def lengths(self) -> dict[StreamName, int]:
         """How long a row of each stream stays: in the units of the timestamps, or in rows."""
         window, scale = self.window, self.time_scale

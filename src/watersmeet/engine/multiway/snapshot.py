@@ -20,10 +20,12 @@ from watersmeet.engine.saved_state import (
     State,
     checked_rows,
     read_description,
+    read_late,
     read_streams,
     restored_predicate,
     state_from_json,
     write_description,
+    write_late,
     write_stream,
 )
 from watersmeet.engine.sections import MAGICS, read_sections, refuse_damaged, refusing_damage, write_sections
@@ -52,6 +54,8 @@ class Saved:
     plan: MultiPlan
     state: State
     rows: dict[StreamName, list[SavedChunk]]
+    late: dict[StreamName, list[pa.RecordBatch]]
+    """Late rows that it keeps."""
 
 
 def write_snapshot(saved: Saved) -> bytes:
@@ -62,7 +66,7 @@ def write_snapshot(saved: Saved) -> bytes:
     for stream, schema in plan.schemas.items():
         chunks = ((rows, labelled(BEFORE, _in_order(counts, plan.streams))) for rows, counts in saved.rows[stream])
         sections.append(write_stream(schema, hidden, chunks))
-    return write_sections(MAGIC, VERSION, sections)
+    return write_sections(MAGIC, VERSION, [*sections, *write_late(plan, saved.state, saved.late)])
 
 
 def read_snapshot(blob: bytes) -> Saved:
@@ -76,7 +80,8 @@ def read_snapshot(blob: bytes) -> Saved:
         if not isinstance(window, TimeWindows | CountWindows):
             raise refuse_damaged("its window is one of two streams")
         counted = _counted(streams) if isinstance(window, CountWindows) else {}
-        schemas, rows = read_streams(dict(zip(streams, tables, strict=True)), list(counted))
+        late = tables[len(streams) :]
+        schemas, rows = read_streams(dict(zip(streams, tables[: len(streams)], strict=True)), list(counted))
         predicate = restored_predicate(content["on"], schemas, as_text=version == TEXT_VERSION)
         plan = plan_streams(schemas, predicate, windows_of(window, streams), content["structure"])
         state = state_from_json(content, plan, RESULTS)
@@ -85,7 +90,7 @@ def read_snapshot(blob: bytes) -> Saved:
             stream: [(own, unlabelled(BEFORE, numbers) or None) for own, numbers in some]
             for stream, some in kept.items()
         }
-        return Saved(plan, state, chunks)
+        return Saved(plan, state, chunks, read_late(plan, state, late))
 
 
 def _counted(streams: tuple[StreamName, ...]) -> dict[str, StreamName | None]:

@@ -8,7 +8,9 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.spark.balancing import tables_of
+from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
@@ -64,7 +66,9 @@ def multijoin(
     cores
         Independent parts of the join; the session's shuffle partitions when not given.
     late
-        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query.
+        ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query; ``"keep"`` counts
+        them and gives them with the results, which get a last column ``late``: null in a result, and in a late row,
+        which has nulls for all other streams, the name of its stream.
     balance
         ``"auto"`` moves load from busy cores to others while a streaming query runs, as for ``join``, where rows go by
         ``"hash"`` or ``"bucket"``.
@@ -98,19 +102,24 @@ def multijoin(
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     is_streaming = next(iter(streams.values())).isStreaming
     tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
+    times = event_time(streams, plan.window)
+    kept_late = LateRows(plan.schemas, plan.result_schema) if late == "keep" else None
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
         identity,
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
+        behind=times.held_back,
+        kept_late=kept_late,
         tables=tables,
         centre=spread.centre,
     )
     return pipeline(
         streams,
         streams=plan,
-        window=plan.window,
+        times=times,
+        keeps_late=kept_late is not None,
         routes=Routes(spread, tables),
         core_ids=ids,
         processor=processor,

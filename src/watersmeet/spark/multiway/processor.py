@@ -29,6 +29,7 @@ from watersmeet.engine.multiway.stashed import Stashed, strategy_of
 from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.multiway.stage_runs import StageRuns
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import RunCache
@@ -66,8 +67,18 @@ class MultiJoinProcessor(CoreProcessor):
         fail_on_late: bool,
         tables: Tables,
         centre: StreamName,
+        behind: int = 0,
+        kept_late: LateRows | None = None,
     ) -> None:
-        super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
+        super().__init__(
+            plan,
+            identity,
+            tables,
+            cache_bytes=cache_bytes,
+            fail_on_late=fail_on_late,
+            behind=behind,
+            kept_late=kept_late,
+        )
         self._plan = plan
         self._centre = centre
         self._at_home: dict[StreamName, float] = {}

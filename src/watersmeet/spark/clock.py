@@ -1,0 +1,65 @@
+"""The clock of a core: what it knows of the streams' progress, and the join's own watermark that follows from it.
+
+The query's watermark lies *behind* the join's own (:mod:`watersmeet.spark.event_time`), so a core adds that. A
+checkpoint may have been begun by a version, or with options, that held the query's watermark back less, or not at all,
+and the query's watermark never goes back. So a core notes the query's watermark *since* which it adds anything: what it
+found when it first went by this. As long as the query has not come further, that is the join's own too, which is never
+too far.
+
+With ``idle`` every core hears in every micro-batch how far each stream has come, and keeps it: the watermark of the
+next one follows from that (:func:`~watersmeet.window.streams.watermark_of`), so a replay decides the same, on every
+core. A core that has not heard of all goes by the query's, which lies at most ``idle`` further behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+from watersmeet.spec.expression import StreamName
+from watersmeet.window.streams import Streams, watermark_of
+
+__all__ = ["Clock"]
+
+MILLI_SCALE: Final = 3
+
+
+@dataclass(slots=True)
+class Clock:
+    """A core's knowledge of time, as its manifest keeps it."""
+
+    behind: int
+    """Milliseconds by which the query's watermark lies behind the join's own."""
+    since: int
+    """The query's watermark, in milliseconds, since which it does."""
+    largest: dict[StreamName, int] = field(default_factory=dict)
+    """With ``idle``: the largest timestamp of each stream that has had rows."""
+
+    @classmethod
+    def at(cls, query: int, behind: int, saved: Mapping[str, Any] | None) -> Self:
+        """Return a core's clock when the query's watermark is at ``query``; ``saved`` is what its manifest has."""
+        if saved is None:
+            return cls(behind, query)
+        known = cls(**saved)
+        return known if known.behind == behind else cls(behind, query, known.largest)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what :meth:`at` reads."""
+        return asdict(self)
+
+    def hear(self, largest: Mapping[StreamName, int]) -> None:
+        """Take note of the largest timestamps of a micro-batch, which count from the next one on."""
+        for stream, time in largest.items():
+            self.largest[stream] = max(time, self.largest.get(stream, time))
+
+    def watermark(self, query: int, streams: Streams) -> int | None:
+        """Return the join's own watermark, in units of the timestamps, or None while there is none."""
+        reached = []
+        if query > 0:  # there is none before 1970
+            own = query + self.behind if query > self.since else query
+            reached.append(own * 10 ** (streams.time_scale - MILLI_SCALE))
+        if streams.idle is not None:
+            heard = watermark_of(streams, {stream: self.largest.get(stream) for stream in streams.schemas})
+            reached += [] if heard is None else [heard]
+        return max(reached, default=None)
