@@ -41,6 +41,8 @@ def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Win
         core_ids=ids,
         processor=_Dropping(),
         result=result,
+        name="empty",
+        digest="",
     )
 
 

@@ -15,8 +15,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet.spark.pipeline import METRICS
-
 Pairs = Counter[tuple[int, int]]
 FIRST_WRITTEN: Final = 1_700_000_000
 PATIENT: Final = {"spark.python.authenticate.socketTimeout": "120s", "spark.network.timeout": "600s"}
@@ -85,5 +83,5 @@ def committed(spark: SparkSession, home: Path | str) -> Pairs:
 
 
 def metrics_of(query: StreamingQuery) -> list[Any]:
-    """Return the join's metrics, micro-batch by micro-batch."""
-    return [p.observedMetrics[METRICS] for p in query.recentProgress if METRICS in p.observedMetrics]
+    """Return the metrics of a query's only join, micro-batch by micro-batch, as Spark shows them."""
+    return [metrics for progress in query.recentProgress for metrics in progress.observedMetrics.values()]

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.metrics import join_name
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing.choose import RoutingName, choose_routing
@@ -34,6 +35,7 @@ def join(
     cores: int | None = None,
     late: Late = "drop",
     balance: Balance = "auto",
+    name: str | None = None,
 ) -> DataFrame:
     """Join two DataFrames over a sliding window; both streaming, or both batch.
 
@@ -62,6 +64,10 @@ def join(
         cores. It needs a folder that all machines share and that is kept with the checkpoint: the session's
         ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. With ``"off"``, or
         without a folder, every key stays on its core. It may change from one start to the next.
+    name
+        Under which ``wm.metrics`` and the query's progress have the join's metrics. Joins of one query need different
+        ones. By default the first join of this process is ``"watersmeet"``, the next ``"watersmeet 2"``, and so on. It
+        may change from one start to the next.
 
     Returns
     -------
@@ -91,7 +97,7 @@ def join(
     ids = ids_of(spark, cores)
     spread = choose_routing(routing, plan, len(ids))
     identity = join_identity(plan, spread, ids, partitions_of(spark))
-    tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
+    tables = tables_of(spark, identity, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
     processor = JoinProcessor(
         plan,
         identity,
@@ -108,5 +114,6 @@ def join(
         core_ids=ids,
         processor=processor,
         result=result,
-        name=identity.digest,
+        name=join_name(name),
+        digest=identity.digest,
     )

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import TimestampNTZType
 
-from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
@@ -31,7 +30,7 @@ from watersmeet.spec.expression import StreamName
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, Window, Windows
 from watersmeet.window.streams import Streams
 
-__all__ = ["METRICS", "cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
+__all__ = ["cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
 
 WATERMARK: Final = "spark.watermarkDelayMs"
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
@@ -48,11 +47,12 @@ def pipeline(
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
     result: pa.Schema,
-    name: str = "",
+    name: str,
+    digest: str,
 ) -> DataFrame:
     """Return the results of ``processor``, which takes envelopes and gives rows of ``OUTPUT``.
 
-    The metrics have ``name``, which tells listeners the join that they belong to.
+    The query's progress shows the metrics under ``name``; ``digest`` tells listeners the join that they belong to.
     """
     timed = {stream: _with_plain_names(_watermarked(frame, stream, window)) for stream, frame in frames.items()}
     if isinstance(window, CountWindow | CountWindows):
@@ -70,7 +70,7 @@ def pipeline(
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
     columns = spark_result_schema([frame.schema for frame in frames.values()], result.names)
-    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
+    return _observed(joined, name, digest).select("blob", "file").mapInArrow(unpacker(), columns)
 
 
 def _watermarked(frame: DataFrame, stream: StreamName, window: Window | Windows) -> DataFrame:
@@ -140,20 +140,20 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _observed(joined: DataFrame, name: str) -> DataFrame:
+def _observed(joined: DataFrame, name: str, digest: str) -> DataFrame:
     """Add totals and each core's record to the query's progress."""
     is_record = F.col("core") >= 0
     decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
-        METRICS,
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals(Total.DONE)),
-        *(F.sum(F.when(is_record, F.col(name))).alias(name) for name in totals(Total.HELD)),
+        name,
+        *(F.coalesce(F.sum(total), F.lit(0)).alias(total) for total in totals(Total.DONE)),
+        *(F.sum(F.when(is_record, F.col(total))).alias(total) for total in totals(Total.HELD)),
         F.collect_list(F.when(is_record, F.struct(*REPORT))).alias("cores"),
         F.struct(
             F.max("generation").alias("generation"),
             F.filter(decisions, lambda reason: reason != "").alias("decisions"),
         ).alias("balance"),
-        F.max(F.lit(name)).alias("join"),
+        F.coalesce(F.max(F.lit(digest)), F.lit(digest)).alias("join"),  # also where no core heard of it
     )
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "StructureName",
     "TopologyName",
     "check_join",
+    "check_name",
     "check_options",
     "check_schemas",
     "check_threads",
@@ -85,6 +86,12 @@ def check_options(**given: object) -> None:
                 raise _refused(name, value, "seconds, more than 0 and finite", _number_step(name, value, "0.5"))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise _refused(name, value, "a whole number of at least 1", _number_step(name, value, "4"))
+
+
+def check_name(name: object) -> None:
+    """Raise unless ``name`` can be a join's."""
+    if not (isinstance(name, str) and name.strip()):
+        raise _refused("name", name, "text that is not empty", 'give for example name="near"; or leave name out')
 
 
 def check_threads(cores: object) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.metrics import join_name
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
@@ -36,6 +37,7 @@ def multijoin(
     late: Late = "drop",
     balance: Balance = "auto",
     stash_rows: int = 1 << 20,
+    name: str | None = None,
 ) -> DataFrame:
     """Join DataFrames over sliding windows; all streaming, or all batch.
 
@@ -70,6 +72,8 @@ def multijoin(
         ``"hash"`` or ``"bucket"``.
     stash_rows
         How many matches of two streams a core may keep for rows of the others.
+    name
+        Under which ``wm.metrics`` and the query's progress have the join's metrics, as for ``join``.
 
     Returns
     -------
@@ -97,7 +101,7 @@ def multijoin(
     spread = choose_multi_routing(routing, plan, len(ids), largest)
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     is_streaming = next(iter(streams.values())).isStreaming
-    tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
+    tables = tables_of(spark, identity, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
     processor = MultiJoinProcessor(
         plan,
         StrategyOptions(strategy, stash_rows),
@@ -115,5 +119,6 @@ def multijoin(
         core_ids=ids,
         processor=processor,
         result=plan.result_schema,
-        name=identity.digest,
+        name=join_name(name),
+        digest=identity.digest,
     )
