@@ -47,6 +47,7 @@ __all__ = [
     "ENVELOPE",
     "Envelope",
     "arranger",
+    "collected",
     "envelopes",
     "joinable",
     "one_batch",
@@ -153,7 +154,7 @@ def packer(streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple
         routed = nulls = 0
         part = _first_part()
         router = routes.now()
-        for rows in _collected(batches, streams.schemas[stream]):
+        for rows in collected(batches, streams.schemas[stream]):
             keep, without = joinable(streams, stream, rows)
             nulls += without
             kept = Envelope(keep_rows(rows, keep))
@@ -173,7 +174,7 @@ def arranger(streams: Streams, stream: StreamName, sequencer: int) -> ArrowMap:
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         part = _first_part()
-        for rows in _collected(batches, streams.schemas[stream]):
+        for rows in collected(batches, streams.schemas[stream]):
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
         yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # also for a micro-batch without rows
@@ -290,7 +291,7 @@ def _first_part() -> int:
     return (context.partitionId() if context else 0) << 32
 
 
-def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a task's batches, concatenated to a size that suits an envelope."""
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0

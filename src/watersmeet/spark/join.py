@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.identity import join_identity
+from watersmeet.spark.lookup import look_up
 from watersmeet.spark.metrics import join_name
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
@@ -15,7 +16,7 @@ from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
 from watersmeet.spec.expression import Predicate
-from watersmeet.spec.options import Balance, How, Late, Structure, check_join, check_options
+from watersmeet.spec.options import Balance, How, Late, Structure, check_join, check_options, refuse_without_window
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
 from watersmeet.window.plan import plan_join
@@ -27,7 +28,7 @@ def join(
     left: DataFrame,
     right: DataFrame,
     on: Predicate | str,
-    window: Window,
+    window: Window | None,
     *,
     how: How = "inner",
     routing: RoutingName = "auto",
@@ -37,7 +38,7 @@ def join(
     balance: Balance = "auto",
     name: str | None = None,
 ) -> DataFrame:
-    """Join two DataFrames over a sliding window; both streaming, or both batch.
+    """Join two DataFrames over a sliding window, both streaming or both batch; or a stream with a table.
 
     Parameters
     ----------
@@ -47,7 +48,11 @@ def join(
         A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x`` and
         ``right.y``.
     window
-        ``time_window(…)`` or ``count_window(…)``.
+        ``time_window(…)`` or ``count_window(…)``. None if one side is streaming and the other a batch DataFrame: then
+        this is a table to look up, which is read now and held by every worker (at most
+        ``spark.watersmeet.tableBytes``, 64 MB by default). There is no state, and no option but ``how``
+        (``"inner"``, ``"left"``, ``"semi"``, ``"anti"``, and with the table on the left ``"inner"``, ``"right"``) and
+        ``structure``.
     how
         ``"inner"``.
     routing
@@ -75,11 +80,14 @@ def join(
         All left columns, then all right columns; a name that occurs on both sides becomes ``left_NAME`` and
         ``right_NAME``.
     """
-    check_join(on, window, many=False)
+    check_join(on, window, many=False, may_be_none=True)
     check_options(how=how, structure=structure, late=late, balance=balance)
     if cores is not None:
         check_options(cores=cores)
     frames = {"left": left, "right": right}
+    if window is None:
+        refuse_without_window(routing=routing, cores=cores, late=late, balance=balance, name=name)
+        return look_up(frames, on, how=how, structure=structure)
     spark = check_frames(frames)
     check_session(spark)
     predicate = parse_predicate(on) if isinstance(on, str) else on

@@ -174,7 +174,8 @@ def check_frames(frames: Mapping[StreamName, DataFrame]) -> SparkSession:
         raise SpecificationError(
             ", ".join(f"{stream} is {mode}" for stream, mode in modes.items()),
             "streaming DataFrames or batch DataFrames alone",
-            "read all with readStream, or all with read",
+            "read all with readStream, or all with read; in a join of two a batch side may be a table to look up: then "
+            "give window=None",
         )
     return next(iter(frames.values())).sparkSession
 
