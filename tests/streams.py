@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,9 +60,14 @@ def start(pairs: DataFrame, home: Path | str) -> StreamingQuery:
 
 
 def run(pairs: DataFrame, home: Path | str) -> StreamingQuery:
-    """Run a query over all there is, into files; start it again where the machine was too busy for its first batch."""
+    """Run a query over all there is, into files."""
+    return run_to_end(lambda: start(pairs, home))
+
+
+def run_to_end(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Run a query to its end; start it again where the machine was too busy for its first batch."""
     for attempt in range(1, MOST_STARTS + 1):
-        query = start(pairs, home)
+        query = begin()
         try:
             query.awaitTermination()
         except StreamingQueryException as error:

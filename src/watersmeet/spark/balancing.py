@@ -143,7 +143,8 @@ class _Listener(StreamingQueryListener):
         for shown in metrics(progress).values():
             if join := self.joins.get(shown.join):
                 place = str(progress.id), join.tables.join
-                self._balanced.setdefault(place, _BalancedJoin(str(progress.id), join))
+                if place not in self._balanced:
+                    self._balanced[place] = _BalancedJoin(str(progress.id), join)
                 # Without input the cores have only expired runs, which says nothing of their load.
                 worked = [report for report in shown.cores if report.work_seconds > 0]
                 sharing.setdefault(join.tables.join, []).append(worked)

@@ -107,6 +107,10 @@ class CoreProcessor(StatefulProcessor):
     def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a stream into one of the next level."""
 
+    def given(self, results: pa.Table) -> pd.DataFrame:
+        """Return results as Spark gets them."""
+        return result_rows(results)
+
     def expired(self, runs: list[Run], before: int) -> list[Run]:
         """Return the runs to remove: those whose rows all lie before ``before``."""
         return [run for run in runs if run.high < before]
@@ -142,7 +146,7 @@ class CoreProcessor(StatefulProcessor):
         pairs = 0
         for results in bounded_tables(self.join(manifest, arrived, found)):
             pairs += results.num_rows
-            yield result_rows(results)
+            yield self.given(results)
         done = time.perf_counter()
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
         before = self._expire(manifest, reached)

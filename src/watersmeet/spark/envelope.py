@@ -224,11 +224,11 @@ def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
-def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
-    """Return rows as Arrow IPC streams of about ``BLOB_BYTES`` each."""
+def to_blobs(rows: pa.RecordBatch | pa.Table, step: int | None = None) -> pa.BinaryArray:
+    """Return rows as Arrow IPC streams of ``step`` rows each, or of about ``BLOB_BYTES``."""
     sink = pa.BufferOutputStream()
     ends = [0]
-    step = max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
+    step = step or max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
     for begin in range(0, rows.num_rows, step):
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write(rows.slice(begin, step))

@@ -9,6 +9,7 @@ from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.lookup import look_up
 from watersmeet.spark.metrics import join_name
+from watersmeet.spark.ordering import OrderName, order_of
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
 from watersmeet.spark.processor import JoinProcessor
 from watersmeet.spark.routing.choose import RoutingName, choose_routing
@@ -36,6 +37,7 @@ def join(
     cores: int | None = None,
     late: Late = "drop",
     balance: Balance = "auto",
+    order: OrderName | None = None,
     name: str | None = None,
 ) -> DataFrame:
     """Join two DataFrames over a sliding window, both streaming or both batch; or a stream with a table.
@@ -69,6 +71,10 @@ def join(
         cores. It needs a folder that all machines share and that is kept with the checkpoint: the session's
         ``spark.watersmeet.balanceDir``, or one in its ``spark.sql.streaming.checkpointLocation``. With ``"off"``, or
         without a folder, every key stays on its core. It may change from one start to the next.
+    order
+        ``"outer"`` gives each micro-batch's results in the order of the later timestamp of their rows, ``"inner"``
+        those of one timestamp in the order of the earlier one; in a count window by the arrival of both. Then all
+        results go through one task and the next operator has one partition. It may change from one start to the next.
     name
         Under which ``wm.metrics`` and the query's progress have the join's metrics. Joins of one query need different
         ones. By default the first join of this process is ``"watersmeet"``, the next ``"watersmeet 2"``, and so on. It
@@ -81,12 +87,12 @@ def join(
         ``right_NAME``.
     """
     check_join(on, window, many=False, may_be_none=True)
-    check_options(how=how, structure=structure, late=late, balance=balance)
+    check_options(how=how, structure=structure, late=late, balance=balance, order=order)
     if cores is not None:
         check_options(cores=cores)
     frames = {"left": left, "right": right}
     if window is None:
-        refuse_without_window(routing=routing, cores=cores, late=late, balance=balance, name=name)
+        refuse_without_window(routing=routing, cores=cores, late=late, balance=balance, order=order, name=name)
         return look_up(frames, on, how=how, structure=structure)
     spark = check_frames(frames)
     check_session(spark)
@@ -106,6 +112,7 @@ def join(
     spread = choose_routing(routing, plan, len(ids))
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     tables = tables_of(spark, identity, spread, ids, balances=balance == "auto", is_streaming=left.isStreaming)
+    in_order = order_of(order, how, plan, result)
     processor = JoinProcessor(
         plan,
         identity,
@@ -113,6 +120,7 @@ def join(
         fail_on_late=late == "error",
         tables=tables,
         result=result,
+        order=in_order,
     )
     return pipeline(
         frames,
@@ -124,4 +132,5 @@ def join(
         result=result,
         name=join_name(name),
         digest=identity.digest,
+        order=in_order,
     )

@@ -19,6 +19,7 @@ from pyspark.sql.types import TimestampNTZType
 
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
+from watersmeet.spark.ordering import ResultOrder, merger
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import ddl, spark_result_schema
@@ -49,6 +50,7 @@ def pipeline(
     result: pa.Schema,
     name: str,
     digest: str,
+    order: ResultOrder | None = None,
 ) -> DataFrame:
     """Return the results of ``processor``, which takes envelopes and gives rows of ``OUTPUT``.
 
@@ -70,7 +72,10 @@ def pipeline(
         timeMode="EventTime" if is_streaming and streams.lateness is not None else "None",
     )
     columns = spark_result_schema([frame.schema for frame in frames.values()], result.names)
-    return _observed(joined, name, digest).select("blob", "file").mapInArrow(unpacker(), columns)
+    observed = _observed(joined, name, digest)
+    if order is not None:
+        return observed.select("place", "blob").repartition(1).mapInArrow(merger(order), columns)
+    return observed.select("blob", "file").mapInArrow(unpacker(), columns)
 
 
 def _watermarked(frame: DataFrame, stream: StreamName, window: Window | Windows) -> DataFrame:

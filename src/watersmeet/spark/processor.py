@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
@@ -19,6 +20,7 @@ from watersmeet.engine.result import gather_pairs, in_tables
 from watersmeet.spark.core_processor import CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
+from watersmeet.spark.ordering import ResultOrder
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.runs import Found
 from watersmeet.spark.state import Manifest, Run, RunStore
@@ -44,10 +46,12 @@ class JoinProcessor(CoreProcessor):
         fail_on_late: bool,
         tables: Tables,
         result: pa.Schema,
+        order: ResultOrder | None = None,
     ) -> None:
         super().__init__(plan, identity, tables, cache_bytes=cache_bytes, fail_on_late=fail_on_late)
         self._plan = plan
         self._result = result
+        self._order = order
         self._windows: dict[StreamName, StreamWindow] = {}
 
     def open(self, store: RunStore, cache: RunCache | None) -> WindowRuns:
@@ -67,13 +71,18 @@ class JoinProcessor(CoreProcessor):
                     if group is not None:
                         for match in matches:
                             self.groups.add("pairs", group[match.who])
-                    yield gather_pairs(probing, matches, self._result)
+                    pairs = gather_pairs(probing, matches, self._result)
+                    yield pairs if self._order is None else self._order.placed(pairs, probing, matches)
             storing, group = batch.keep(arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
             if group is not None:
                 self.groups.add(side, group)
             if len(storing):
                 origin = manifest.next(side, self.live.newest)
                 manifest.runs[side].append(self._window_runs.add(storing, own, other, origin))
+
+    def given(self, results: pa.Table) -> pd.DataFrame:
+        """Return results as Spark gets them: in order, where that is asked for."""
+        return super().given(results) if self._order is None else self._order.rows(results)
 
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
