@@ -42,6 +42,8 @@ def empty_pipeline(left: DataFrame, right: DataFrame, on: Predicate, window: Win
         core_ids=ids,
         processor=_Dropping(),
         result=result,
+        name="empty",
+        digest="",
     )
 
 

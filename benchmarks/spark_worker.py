@@ -185,7 +185,7 @@ class _Query:
 
 
 class _PairByPair:
-    """Two streams joined by one query, its pairs and the third by another: one query cannot hold two of our joins."""
+    """Two streams joined by one query, its pairs and the third by another."""
 
     def __init__(self, spark: SparkSession, frames: Frames, task: SparkTask) -> None:
         folder = Path(task["folder"])

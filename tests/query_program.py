@@ -11,15 +11,21 @@ import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.functions import expr, xxhash64
 
 import streams
 import watersmeet as wm
 from streams import stream
 from watersmeet.spark import balancing
+from watersmeet.spark.pipeline import WATERMARK
+
+SHOWN: Final = {"": ("left_id", "right_id"), "count": ("second", "pairs"), "join": ("left_id", "right_id", "id")}
+"""The columns of results that the file ``found`` has, by what follows the join."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,11 @@ class Job:
     truth: str | None = None
     """Condition of Spark SQL's batch join over ``left.parquet`` and ``right.parquet`` in ``home``, whose pairs the file
     ``verdict`` then compares with those committed, all columns of them."""
+
+    then: str = ""
+    """What follows in the same query: ``count`` counts the pairs of each second, ``join`` is a join with a third folder
+    on ``left.right_k = right.k``, at most a second apart."""
+    third: str = ""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -66,16 +77,35 @@ def joined(spark: SparkSession, job: Job) -> DataFrame:
     )
 
 
+def whole(spark: SparkSession, job: Job) -> DataFrame:
+    """Return the results of the job's query: of the join, and what follows."""
+    pairs = joined(spark, job)
+    if not job.then:
+        return pairs
+    return followed(pairs, stream(spark, job.third) if job.then == "join" else None)
+
+
+def followed(pairs: DataFrame, third: DataFrame | None) -> DataFrame:
+    """Return what follows a join in the same query; pairs have the event time of their later row."""
+    timed = pairs.withColumn("ts", F.greatest("left_ts", "right_ts")).withMetadata("ts", {WATERMARK: 0})
+    if third is None:
+        counted = timed.groupBy(F.window("ts", "1 second")).count()
+        return counted.selectExpr("unix_seconds(window.start) AS second", "count AS pairs")
+    window = wm.time_window(left="1 second", right="1 second", left_ts="ts", right_ts="at")
+    right = third.select(F.col("ts").alias("at"), "id", "k")
+    return wm.join(timed, right, "left.right_k = right.k", window, cores=2)
+
+
 def run(spark: SparkSession, job: Job) -> str:
     """Run a job over all there is, into files."""
     try:
-        streams.run(joined(spark, job), job.home)
+        streams.run(whole(spark, job), job.home)
     except StreamingQueryException as error:
         return f"failed: {str(error).splitlines()[0]}"
     if job.truth is not None:
         Path(job.home, "verdict").write_text(json.dumps(verdict(spark, job, job.truth)), encoding="utf-8")
         return "done"
-    found = list(streams.committed(spark, job.home).elements())
+    found = list(map(list, spark.read.parquet(f"{job.home}/pairs").select(*SHOWN[job.then]).collect()))
     Path(job.home, "found").write_text(json.dumps(found), encoding="utf-8")
     return "done"
 

@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,6 @@ import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-
-from watersmeet.spark.pipeline import METRICS
 
 Pairs = Counter[tuple[int, int]]
 FIRST_WRITTEN: Final = 1_700_000_000
@@ -61,9 +60,14 @@ def start(pairs: DataFrame, home: Path | str) -> StreamingQuery:
 
 
 def run(pairs: DataFrame, home: Path | str) -> StreamingQuery:
-    """Run a query over all there is, into files; start it again where the machine was too busy for its first batch."""
+    """Run a query over all there is, into files."""
+    return run_to_end(lambda: start(pairs, home))
+
+
+def run_to_end(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Run a query to its end; start it again where the machine was too busy for its first batch."""
     for attempt in range(1, MOST_STARTS + 1):
-        query = start(pairs, home)
+        query = begin()
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
@@ -85,5 +89,5 @@ def committed(spark: SparkSession, home: Path | str) -> Pairs:
 
 
 def metrics_of(query: StreamingQuery) -> list[Any]:
-    """Return the join's metrics, micro-batch by micro-batch."""
-    return [p.observedMetrics[METRICS] for p in query.recentProgress if METRICS in p.observedMetrics]
+    """Return the metrics of a query's only join, micro-batch by micro-batch, as Spark shows them."""
+    return [metrics for progress in query.recentProgress for metrics in progress.observedMetrics.values()]

@@ -1,6 +1,6 @@
 """watersmeet joins streams over sliding windows: on equality, on a band, on any comparison.
 
-``join``, ``multijoin`` and ``session`` are for Spark and are loaded when first used: nothing else here needs PySpark.
+``join``, ``multijoin``, ``metrics`` and ``session`` are for Spark, loaded when first used: nothing else needs PySpark.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +24,7 @@ from watersmeet.spec.window import count_window, time_window
 
 if TYPE_CHECKING:
     from watersmeet.spark.join import join
+    from watersmeet.spark.metrics import JoinProgress, metrics
     from watersmeet.spark.multiway.multijoin import multijoin
     from watersmeet.spark.session import session
 
@@ -31,6 +32,7 @@ __all__ = [
     "ColumnTypeError",
     "Complete",
     "JoinMetrics",
+    "JoinProgress",
     "LateRowError",
     "MultiJoinMetrics",
     "MultiStreamJoin",
@@ -49,6 +51,7 @@ __all__ = [
     "join",
     "less",
     "less_equal",
+    "metrics",
     "multijoin",
     "not_equal",
     "relaxed",
@@ -64,10 +67,10 @@ except PackageNotFoundError:  # in a source tree that was never installed
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depends on the name
     """Load the Spark layer when it is asked for."""
-    if name not in ("join", "multijoin", "session"):
+    if name not in ("JoinProgress", "join", "metrics", "multijoin", "session"):
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
     try:
-        from watersmeet.spark import join, session  # noqa: PLC0415 -- PySpark is optional
+        from watersmeet.spark import join, metrics, session  # noqa: PLC0415 -- PySpark is optional
         from watersmeet.spark.multiway import multijoin  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise WatersmeetError(
@@ -75,4 +78,10 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depe
             "Python environments with the extra 'spark'",
             "pip install 'watersmeet[spark]'",
         ) from error
-    return {"join": join.join, "multijoin": multijoin.multijoin, "session": session.session}[name]
+    return {
+        "JoinProgress": metrics.JoinProgress,
+        "join": join.join,
+        "metrics": metrics.metrics,
+        "multijoin": multijoin.multijoin,
+        "session": session.session,
+    }[name]

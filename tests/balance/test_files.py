@@ -32,6 +32,14 @@ def test_a_generation_takes_effect_at_its_micro_batch(tmp_path: Path) -> None:
     assert files.live() == (SECOND, THIRD)
 
 
+def test_joins_of_a_query_have_folders_of_their_own_and_an_earlier_query_goes_on_with_its_own(tmp_path: Path) -> None:
+    GenerationFiles.of_join(tmp_path / "new", "one", CORES).write(SECOND)
+    assert GenerationFiles.of_join(tmp_path / "new", "one", CORES).live() == (FIRST, SECOND)
+    assert GenerationFiles.of_join(tmp_path / "new", "other", CORES).live() == (FIRST,)
+    GenerationFiles(tmp_path / "earlier", CORES).write(SECOND)
+    assert GenerationFiles.of_join(tmp_path / "earlier", "one", CORES).live() == (FIRST, SECOND)
+
+
 def test_a_micro_batch_keeps_its_table_when_a_generation_comes_late(tmp_path: Path) -> None:
     files = GenerationFiles(tmp_path, CORES)
     assert files.table(6).newest == FIRST

@@ -16,6 +16,7 @@ from watersmeet.balance.loads import (
     Held,
     LoadMeter,
     Observation,
+    added,
     measure_work,
 )
 
@@ -57,6 +58,17 @@ def test_the_last_micro_batches_count_most() -> None:
     assert core.rows == pytest.approx(50 + 100 * FADING)
     assert core.groups.heaviest == (GroupLoad(5, pytest.approx(50 + 60 * FADING), 0, pytest.approx(20 + 10 * FADING)),)
     assert core.groups.rest == GroupLoad(2, pytest.approx(1 + 40 * FADING), 1, 1)
+
+
+def test_joins_that_share_tables_are_added_up_core_by_core() -> None:
+    first = GroupReport((GroupLoad(5, 60, 1, 10), GroupLoad(6, 40, 0, 0)), GroupLoad(3, 3, 4, 5), copies=1)
+    second = GroupReport((GroupLoad(5, 6, 2, 1), GroupLoad(9, 8, 0, 0)), GroupLoad(2, 1, 1, 1), copies=2)
+    other = CoreLoad(1, 7, 0, 1.0, Held(1), GroupReport((), NOTHING))
+    loads = [CoreLoad(0, 100, 10, 1.0, Held(7, 3, 4), first), other, CoreLoad(0, 50, 20, 0.5, Held(9, 4, 5), second)]
+    together = GroupReport(
+        (GroupLoad(5, 66, 3, 11), GroupLoad(6, 40, 0, 0), GroupLoad(9, 8, 0, 0)), GroupLoad(5, 4, 5, 6), copies=3
+    )
+    assert added(loads) == [CoreLoad(0, 150, 30, 1.5, Held(16, 7, 9), together), other]
 
 
 def test_what_is_not_named_is_spread_over_the_other_groups() -> None:

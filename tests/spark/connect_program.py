@@ -9,12 +9,11 @@ import json
 import os
 import sys
 import tempfile
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from streams import committed, ids, metrics_of, run, stream
+from streams import committed, ids, run, stream
 from watersmeet.spark.java import find_java
 
 
@@ -26,22 +25,18 @@ def main(left: str, right: str, on: str, seconds: str) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", 2)
     window = wm.time_window(seconds, ts="ts")
     home = tempfile.mkdtemp()
-    query = run(wm.join(stream(spark, left), stream(spark, right), on, window), home)
+    query = run(wm.join(stream(spark, left), stream(spark, right), on, window, name="near"), home)
     batch = wm.join(spark.read.parquet(left), spark.read.parquet(right), on, window)
     answer = {
         "session": type(spark).__module__,
         "streaming": sorted(committed(spark, home).items()),
         "batch": sorted(ids(batch).items()),
-        "metrics": sum(_pairs(metrics) for metrics in metrics_of(query)),
+        "metrics": sum(wm.metrics(progress)["near"].pairs for progress in query.recentProgress),
+        "cores": sum(core.pairs for progress in query.recentProgress for core in wm.metrics(progress)["near"].cores),
+        "held": wm.metrics(query)["near"].window_rows,
     }
     print(json.dumps(answer))  # noqa: T201
     spark.stop()
-
-
-def _pairs(metrics: Any) -> int:
-    """Return a micro-batch's number of pairs: Connect gives a record as its values and its schema."""
-    names = [field["name"] for field in metrics["schema"]["fields"]]
-    return int(metrics["values"][names.index("pairs")])
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def truth(left: list[pa.Table], right: list[pa.Table], low: int, high: int) -> P
 
 
 def generations_in(folder: Path, cores: int = CORES) -> list[list[Generation]]:
-    """Return all generations of each query that has any."""
-    files = [GenerationFiles(query, cores) for query in folder.iterdir()]
+    """Return all generations of each join that has any."""
+    files = [GenerationFiles(join, cores) for query in folder.iterdir() for join in sorted(query.iterdir())]
     return [[own._generation(number) for number in range(own.live()[-1].number + 1)] for own in files]
 
 

@@ -58,4 +58,5 @@ def test_connect_equals_classic(spark: SparkSession, folder_of: Streams, tmp_pat
     assert answer["session"] == "pyspark.sql.connect.session"
     for way in ("streaming", "batch"):
         assert Counter({tuple(pair): count for pair, count in answer[way]}) == classic, way
-    assert answer["metrics"] == classic.total()
+    assert answer["metrics"] == answer["cores"] == classic.total()
+    assert answer["held"] > 0

@@ -1,4 +1,4 @@
-"""Generations as immutable files in one folder per query, and the one that a micro-batch uses.
+"""Generations as immutable files in one folder per query and join, and the one that a micro-batch uses.
 
 Each generation is a file in a folder of its own, which is written under another name and then renamed. Renaming a
 folder is atomic, and never replaces one that is not empty. So a generation is there as a whole or not at all, and the
@@ -27,7 +27,7 @@ import uuid
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from watersmeet.balance.generation import Generation, RoutingTable, first_generation
 from watersmeet.spec.errors import SnapshotError
@@ -50,15 +50,24 @@ KEPT: Final = 512
 
 
 class GenerationFiles:
-    """The generations of one query on ``cores`` cores."""
+    """The generations of one join in one query, on ``cores`` cores."""
 
     def __init__(self, folder: Path, cores: int) -> None:
         self._folder = folder
         self._cores = cores
 
+    @classmethod
+    def of_join(cls, query: Path, join: str, cores: int) -> Self:
+        """Return the files of a join in the folder of its query.
+
+        A query that was balanced while it could have one join only has that one's files in its own folder.
+        """
+        is_earlier = any(next(query.glob(f"{prefix}*"), None) for prefix in (GENERATION, SEAL))
+        return cls(query if is_earlier else query / join, cores)
+
     @property
     def exist(self) -> bool:
-        """Whether the query was ever balanced."""
+        """Whether the join was ever balanced."""
         return self._folder.is_dir()
 
     def live(self) -> tuple[Generation, ...]:

@@ -20,6 +20,7 @@ number of times that a right row is stored.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -40,6 +41,7 @@ __all__ = [
     "Observation",
     "UnitCosts",
     "Work",
+    "added",
     "fit_costs",
     "measure_work",
 ]
@@ -153,6 +155,44 @@ class Observation:
         stored = sum(group.right for report in reports for group in (*report.heaviest, report.rest))
         copies = sum(report.copies for report in reports)
         return stored / (stored - copies) if copies < stored else 1.0
+
+
+def added(loads: Iterable[CoreLoad]) -> list[CoreLoad]:
+    """Add up what cores with the same number did, for joins that share a routing table."""
+    sums: dict[int, CoreLoad] = {}
+    for load in loads:
+        before = sums.get(load.core)
+        sums[load.core] = load if before is None else _added(before, load)
+    return list(sums.values())
+
+
+def _added(one: CoreLoad, other: CoreLoad) -> CoreLoad:
+    heaviest = {group.group: group for group in one.groups.heaviest}
+    for group in other.groups.heaviest:
+        heaviest[group.group] = _sum_of(group.group, heaviest.get(group.group), group)
+    rests = one.groups.rest, other.groups.rest
+    return CoreLoad(
+        one.core,
+        one.rows + other.rows,
+        one.pairs + other.pairs,
+        one.busy + other.busy,
+        Held(*(getattr(one.held, name) + getattr(other.held, name) for name in ("whole", "left", "right"))),
+        GroupReport(
+            tuple(heaviest.values()),
+            _sum_of(sum(rest.group for rest in rests), *rests),
+            one.groups.copies + other.groups.copies,
+        ),
+    )
+
+
+def _sum_of(group: int, *loads: GroupLoad | None) -> GroupLoad:
+    known = [load for load in loads if load is not None]
+    return GroupLoad(
+        group,
+        sum(load.left for load in known),
+        sum(load.right for load in known),
+        sum(load.pairs for load in known),
+    )
 
 
 class LoadMeter:

@@ -1,10 +1,13 @@
 """Balance while a query runs: Spark's driver listens to the cores' reports and writes generations.
 
 A listener of the session hears of every micro-batch of every query. Balanced joins have their digest in the metrics.
-The loads of a query are added up, and at the end of each reorganisation epoch the balancer decides (see
+The loads of a join are added up, and at the end of each reorganisation epoch the balancer decides (see
 :mod:`watersmeet.balance.balancer`). Its decision becomes a file that the routing tasks read (see
 :mod:`watersmeet.balance.files`). The result does not depend on it: without the listener a query keeps the generation
 that it has.
+
+Each join of a query is balanced by itself. Only joins that nothing tells apart at the next start (see ``lasting`` in
+:mod:`watersmeet.spark.identity`) share their routing tables, and are balanced by what they do together.
 
 *How busy a core is.* The time in which a core could have worked is the time that the busiest core worked, and the time
 in which the query waited for the next micro-batch. All other time of a micro-batch (planning, reading, committing) does
@@ -36,18 +39,17 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watersmeet.balance.balancer import Settings, decide, forget
-from watersmeet.balance.files import GenerationFiles
 from watersmeet.balance.generation import RoutingTable
-from watersmeet.balance.loads import CoreLoad, GroupReport, Held, LoadMeter
+from watersmeet.balance.loads import CoreLoad, GroupReport, Held, LoadMeter, added
+from watersmeet.spark.identity import Identity
+from watersmeet.spark.metrics import metrics
 from watersmeet.spark.output import Report
 from watersmeet.spark.routing.contract import Routing
 from watersmeet.spark.session import bytes_setting, flag_setting
 from watersmeet.spark.tables import Tables
 
-__all__ = ["METRICS", "folder_of_tables", "tables_of"]
+__all__ = ["folder_of_tables", "tables_of"]
 
-METRICS: Final = "watersmeet"
-"""Name under which a query's progress shows the join's metrics (``observedMetrics``)."""
 FOLDER: Final = "spark.watersmeet.balanceDir"
 """Setting of a session: a folder for routing tables, which all machines share and which is kept with the
 checkpoints."""
@@ -68,7 +70,7 @@ _listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()
 
 def tables_of(
     spark: SparkSession,
-    digest: str,
+    identity: Identity,
     routing: Routing[Any],
     core_ids: tuple[int, ...],
     *,
@@ -78,9 +80,9 @@ def tables_of(
     """Return the routing tables of a join; if they change, all its queries are balanced from now on."""
     cores = len(core_ids)
     folder = folder_of_tables(spark) if is_streaming and routing.has_groups and cores > 1 else None
-    tables = Tables(cores, folder, balances=folder is not None and balances)
+    tables = Tables(cores, folder, balances=folder is not None and balances, join=identity.lasting)
     if tables.balances:
-        _balance_queries(spark, digest, tables, core_ids, has_buckets=routing.has_buckets)
+        _balance_queries(spark, identity.digest, tables, core_ids, has_buckets=routing.has_buckets)
     return tables
 
 
@@ -129,31 +131,34 @@ class _Listener(StreamingQueryListener):
 
     def __init__(self) -> None:
         self.joins: dict[str, _Join] = {}
-        self._queries: dict[str, _Query] = {}
+        self._balanced: dict[tuple[str, str], _BalancedJoin] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 -- Spark's name
         """Do nothing: a query is known from its first micro-batch on."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 -- Spark's name
-        """Add the loads of a micro-batch of a balanced join."""
+        """Add the loads of a micro-batch of each balanced join."""
         progress = event.progress
-        metrics = progress.observedMetrics.get(METRICS)
-        join = None if metrics is None else self.joins.get(metrics["join"])
-        if metrics is None or join is None:
-            return
-        query = self._queries.setdefault(str(progress.id), _Query(str(progress.id), join))
-        # Without input the cores have only expired runs, which says nothing of their load.
-        shown = (Report.read(row.asDict()) for row in metrics["cores"] if row is not None)
-        reports = [report for report in shown if report.work_seconds > 0]
-        if reports:
-            query.reorganise(progress.batchId, _MicroBatch.of(progress), reports)
+        sharing: dict[str, list[list[Report]]] = {}
+        for shown in metrics(progress).values():
+            if join := self.joins.get(shown.join):
+                place = str(progress.id), join.tables.join
+                if place not in self._balanced:
+                    self._balanced[place] = _BalancedJoin(str(progress.id), join)
+                # Without input the cores have only expired runs, which says nothing of their load.
+                worked = [report for report in shown.cores if report.work_seconds > 0]
+                sharing.setdefault(join.tables.join, []).append(worked)
+        for tables, reports in sharing.items():
+            if all(reports):
+                self._balanced[str(progress.id), tables].reorganise(progress.batchId, _MicroBatch.of(progress), reports)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 -- Spark's name
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 -- Spark's name
-        """Forget the query; if it starts again, its files have its generations."""
-        self._queries.pop(str(event.id), None)
+        """Forget the query's joins; if it starts again, its files have its generations."""
+        for place in [place for place in self._balanced if place[0] == str(event.id)]:
+            del self._balanced[place]
 
 
 @dataclass(frozen=True)
@@ -172,24 +177,24 @@ class _MicroBatch:
         return min(max(0.0, self.began - last.began - last.took), LONGEST_WAIT * self.took)
 
 
-class _Query:
-    """The balance of one query."""
+class _BalancedJoin:
+    """The balance of one join in one query, or of joins that share their tables."""
 
-    def __init__(self, name: str, join: _Join) -> None:
-        assert join.tables.folder is not None
-        self._name = name
+    def __init__(self, query: str, join: _Join) -> None:
+        self._name = query
         self._cores = join.tables.cores
         self._number = {core_id: core for core, core_id in enumerate(join.core_ids)}
-        self._files = GenerationFiles(Path(join.tables.folder) / name, self._cores)
+        self._files = join.tables.of_query(query)
         self._settings = join.settings
         self._meter = LoadMeter()
         self._last: _MicroBatch | None = None
         self._heard = 0
 
-    def reorganise(self, micro_batch: int, run: _MicroBatch, reports: list[Report]) -> None:
-        """Add the cores' reports of a micro-batch, and at the end of an epoch let the balancer decide."""
+    def reorganise(self, micro_batch: int, run: _MicroBatch, joins: list[list[Report]]) -> None:
+        """Add the cores' reports of a micro-batch, join by join, and at the end of an epoch let the balancer decide."""
         waited = 0.0 if self._last is None else run.waited_after(self._last)
-        self._meter.add(micro_batch, _room(waited, reports), list(map(self._load, reports)))
+        reports = [report for own in joins for report in own]
+        self._meter.add(micro_batch, _room(waited, joins), added(map(self._load, reports)))
         self._last = run
         self._heard += 1
         generations = self._files.live()
@@ -221,8 +226,9 @@ class _Query:
         )
 
 
-def _room(waited: float, reports: list[Report]) -> float:
+def _room(waited: float, joins: list[list[Report]]) -> float:
     """Return how much work in seconds a core could have done; work is a part of its busy time."""
-    busy = sum(report.busy_seconds for report in reports)
-    work = sum(report.work_seconds for report in reports)
-    return (max(report.busy_seconds for report in reports) + waited) * work / busy
+    busy = sum(report.busy_seconds for reports in joins for report in reports)
+    work = sum(report.work_seconds for reports in joins for report in reports)
+    longest = sum(max(report.busy_seconds for report in reports) for reports in joins)
+    return (longest + waited) * work / busy

@@ -123,6 +123,10 @@ class CoreProcessor(StatefulProcessor):
     def merge(self, stream: StreamName, runs: list[Run]) -> Run:
         """Merge the last runs of a stream into one of the next level."""
 
+    def given(self, results: pa.Table) -> pd.DataFrame:
+        """Return results as Spark gets them."""
+        return result_rows(results)
+
     def expired(self, runs: list[Run], before: int) -> list[Run]:
         """Return the runs to remove: those whose rows all lie before ``before``."""
         return [run for run in runs if run.high < before]
@@ -170,7 +174,7 @@ class CoreProcessor(StatefulProcessor):
             pairs += results.num_rows
             yield self._leaving(results)
         for rows_of_stream in bounded_tables(late.of_rows(counts.kept_late)) if late is not None else ():
-            yield result_rows(rows_of_stream)
+            yield self.given(rows_of_stream)
         reached = {stream: watermark if self._is_timed else counted.get(stream, 0) for stream in self._streams.schemas}
         unmatched = 0
         for results in bounded_tables(self.unmatched(manifest, lone, expired_before(self._streams, reached))):
@@ -272,7 +276,7 @@ class CoreProcessor(StatefulProcessor):
 
     def _leaving(self, results: pa.Table) -> pd.DataFrame:
         """Return results as they leave: beside late rows, each says that it is none."""
-        return result_rows(results if self._kept_late is None else self._kept_late.of_results(results))
+        return self.given(results if self._kept_late is None else self._kept_late.of_results(results))
 
     @property
     def _is_timed(self) -> bool:

@@ -48,6 +48,7 @@ __all__ = [
     "ENVELOPE",
     "Envelope",
     "arranger",
+    "collected",
     "envelopes",
     "joinable",
     "one_batch",
@@ -180,7 +181,7 @@ def packer(
         part = _first_part()
         router = routes.now()
         largest = None
-        for rows in _collected(batches, streams.schemas[stream]):
+        for rows in collected(batches, streams.schemas[stream]):
             if streams.idle is not None:
                 largest = largest_time(largest, *times_of(streams, stream, rows))
             keep, without = joinable(streams, stream, rows)
@@ -210,7 +211,7 @@ def arranger(streams: Streams, stream: StreamName, sequencer: int) -> ArrowMap:
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         part = _first_part()
-        for rows in _collected(batches, streams.schemas[stream]):
+        for rows in collected(batches, streams.schemas[stream]):
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
         yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # also for a micro-batch without rows
@@ -269,11 +270,11 @@ def to_blob(rows: pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
-def to_blobs(rows: pa.RecordBatch | pa.Table) -> pa.BinaryArray:
-    """Return rows as Arrow IPC streams of about ``BLOB_BYTES`` each."""
+def to_blobs(rows: pa.RecordBatch | pa.Table, step: int | None = None) -> pa.BinaryArray:
+    """Return rows as Arrow IPC streams of ``step`` rows each, or of about ``BLOB_BYTES``."""
     sink = pa.BufferOutputStream()
     ends = [0]
-    step = max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
+    step = step or max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
     for begin in range(0, rows.num_rows, step):
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write(rows.slice(begin, step))
@@ -358,7 +359,7 @@ def _first_part() -> int:
     return (context.partitionId() if context else 0) << TASK_BITS
 
 
-def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a task's batches, concatenated to a size that suits an envelope."""
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0

@@ -66,6 +66,12 @@ class Identity:
         """The digest of the parts, which is equal for equal joins."""
         return hashlib.blake2b(canonical(self.parts).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
+    @cached_property
+    def lasting(self) -> str:
+        """The digest of the parts that stay the same as long as the checkpoint does: columns may be added."""
+        parts = {name: part for name, part in self.parts.items() if name not in ("version", COLUMNS)}
+        return hashlib.blake2b(canonical(parts).encode(), digest_size=DIGEST_BYTES).hexdigest()
+
     def check(self, saved: Mapping[str, Json]) -> None:
         """Raise unless a saved manifest is this join's."""
         found = saved.get("format")

@@ -31,7 +31,7 @@ class LateRows:
 
     schemas: Mapping[StreamName, pa.Schema]
     result: pa.Schema
-    """Of the join's results: all columns of all streams."""
+    """Of the join's results: all columns of all streams, without hidden ones."""
 
     def __post_init__(self) -> None:
         """Raise where results have such a column already."""
@@ -50,7 +50,8 @@ class LateRows:
 
     def of_results(self, results: pa.Table) -> pa.Table:
         """Return results of the join as they leave."""
-        return results.append_column(self.schema.field(LATE), pa.nulls(results.num_rows, pa.string()))
+        late = pa.nulls(results.num_rows, pa.string())
+        return results.add_column(len(self.result), self.schema.field(LATE), late)  # before hidden ones
 
     def of_rows(self, late: Mapping[StreamName, pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield late rows as they leave."""

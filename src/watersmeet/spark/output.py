@@ -15,13 +15,14 @@ from typing import Any, Final, Self
 import pandas as pd
 import pyarrow as pa
 
+from watersmeet.arrays import Int64s
 from watersmeet.spark.core_ids import KEEPER
 from watersmeet.spark.envelope import to_blobs
 from watersmeet.spark.result_files import write_results
 from watersmeet.spark.schema import Columns
 from watersmeet.spec.expression import StreamName
 
-__all__ = ["OUTPUT", "REPORT", "Report", "Total", "report_rows", "result_rows", "totals"]
+__all__ = ["OUTPUT", "REPORT", "Report", "Total", "ordered_rows", "report_rows", "result_rows", "totals"]
 
 
 class Total(Enum):
@@ -83,9 +84,9 @@ class Report:
 
 
 REPORT: Final[Columns] = {column.name: column.metadata["kind"] for column in fields(Report)}
-OUTPUT: Final[Columns] = {"blob": "binary", "file": "string", "decisions": "string"} | REPORT
-"""Results in files or blobs, and for each core and micro-batch a report. The keeper's row has the reasons for the
-newest generation."""
+OUTPUT: Final[Columns] = {"blob": "binary", "file": "string", "place": "bigint", "decisions": "string"} | REPORT
+"""Results in files or blobs, with a place in each where they are in order, and for each core and
+micro-batch a report. The keeper's row has the reasons for the newest generation."""
 
 
 def totals(total: Total) -> list[str]:
@@ -96,7 +97,12 @@ def totals(total: Total) -> list[str]:
 def result_rows(results: pa.Table) -> pd.DataFrame:
     """Return rows of ``OUTPUT`` with results for the unpacker."""
     file = write_results(results)
-    return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report(), None)
+    return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report())
+
+
+def ordered_rows(blobs: pa.BinaryArray, places: Int64s) -> pd.DataFrame:
+    """Return rows of ``OUTPUT`` with results in order: in blobs, since another machine may be the one to read them."""
+    return _rows(blobs, None, Report(), places=places)
 
 
 def report_rows(report: Report, decisions: str | None = None) -> pd.DataFrame:
@@ -104,6 +110,12 @@ def report_rows(report: Report, decisions: str | None = None) -> pd.DataFrame:
     return _rows(pa.nulls(1, pa.binary()), None, report, decisions)
 
 
-def _rows(blobs: pa.BinaryArray, file: str | None, report: Report, decisions: str | None) -> pd.DataFrame:
+def _rows(
+    blobs: pa.BinaryArray,
+    file: str | None,
+    report: Report,
+    decisions: str | None = None,
+    places: Int64s | None = None,
+) -> pd.DataFrame:
     blob = pd.array(blobs, pd.ArrowDtype(pa.binary()))
-    return pd.DataFrame({"blob": blob, "file": file, "decisions": decisions} | asdict(report))
+    return pd.DataFrame({"blob": blob, "file": file, "place": places, "decisions": decisions} | asdict(report))

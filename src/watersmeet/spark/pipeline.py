@@ -16,11 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StringType
 
-from watersmeet.spark.balancing import METRICS
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.event_time import EventTime, with_plain_names
 from watersmeet.spark.late_rows import LATE
+from watersmeet.spark.ordering import ResultOrder, merger
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import ddl, spark_result_schema
@@ -30,7 +30,7 @@ from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
 from watersmeet.window.streams import Streams
 
-__all__ = ["METRICS", "cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
+__all__ = ["cache_bytes", "check_frames", "ids_of", "partitions_of", "pipeline"]
 
 CACHE_BYTES: Final = "spark.watersmeet.cacheBytes"
 """Setting of a session: bytes of decoded runs that each executor may keep on its disk."""
@@ -47,13 +47,15 @@ def pipeline(
     core_ids: tuple[int, ...],
     processor: StatefulProcessor,
     result: pa.Schema,
+    name: str,
+    digest: str,
     returned: Iterable[StreamName] | None = None,
-    name: str = "",
+    order: ResultOrder | None = None,
 ) -> DataFrame:
     """Return the results of ``processor``, which takes envelopes and gives rows of ``OUTPUT``.
 
-    They have the columns of the streams ``returned``, by default of all.
-    The metrics have ``name``, which tells listeners the join that they belong to.
+    They have the columns of the streams ``returned``, by default of all. The query's progress shows the metrics under
+    ``name``; ``digest`` tells listeners the join that they belong to.
     """
     timed = {stream: with_plain_names(times.on_stream(frame, stream)) for stream, frame in frames.items()}
     if streams.lateness is None:
@@ -76,7 +78,10 @@ def pipeline(
     )
     if keeps_late:
         columns = columns.add(LATE, StringType())
-    return _observed(joined, name).select("blob", "file").mapInArrow(unpacker(), columns)
+    observed = _observed(joined, name, digest)
+    if order is not None:
+        return observed.select("place", "blob").repartition(1).mapInArrow(merger(order), columns)
+    return observed.select("blob", "file").mapInArrow(unpacker(), columns)
 
 
 def _sequenced(
@@ -95,20 +100,20 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def _observed(joined: DataFrame, name: str) -> DataFrame:
+def _observed(joined: DataFrame, name: str, digest: str) -> DataFrame:
     """Add totals and each core's record to the query's progress."""
     is_record = F.col("core") >= 0
     decisions = F.split(F.coalesce(F.max("decisions"), F.lit("")), "\n")
     return joined.observe(
-        METRICS,
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in totals(Total.DONE)),
-        *(F.sum(F.when(is_record, F.col(name))).alias(name) for name in totals(Total.HELD)),
+        name,
+        *(F.coalesce(F.sum(total), F.lit(0)).alias(total) for total in totals(Total.DONE)),
+        *(F.sum(F.when(is_record, F.col(total))).alias(total) for total in totals(Total.HELD)),
         F.collect_list(F.when(is_record, F.struct(*REPORT))).alias("cores"),
         F.struct(
             F.max("generation").alias("generation"),
             F.filter(decisions, lambda reason: reason != "").alias("decisions"),
         ).alias("balance"),
-        F.max(F.lit(name)).alias("join"),
+        F.coalesce(F.max(F.lit(digest)), F.lit(digest)).alias("join"),  # also where no core heard of it
     )
 
 
@@ -129,7 +134,8 @@ def check_frames(frames: Mapping[StreamName, DataFrame]) -> SparkSession:
         raise SpecificationError(
             ", ".join(f"{stream} is {mode}" for stream, mode in modes.items()),
             "streaming DataFrames or batch DataFrames alone",
-            "read all with readStream, or all with read",
+            "read all with readStream, or all with read; in a join of two a batch side may be a table to look up: then "
+            "give window=None",
         )
     return next(iter(frames.values())).sparkSession
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
@@ -23,6 +24,7 @@ from watersmeet.spark.identity import Identity
 from watersmeet.spark.judge import Judge
 from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.marks import Marks
+from watersmeet.spark.ordering import ResultOrder
 from watersmeet.spark.run_cache import RunCache
 from watersmeet.spark.state import Manifest, Run, RunStore
 from watersmeet.spark.tables import Tables
@@ -54,6 +56,7 @@ class JoinProcessor(CoreProcessor):
         result: pa.Schema,
         how: How = "inner",
         ends: bool = False,
+        order: ResultOrder | None = None,
         behind: int = 0,
         kept_late: LateRows | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class JoinProcessor(CoreProcessor):
         self._ends = ends
         self._judge = None if how == "inner" else Judge(plan, how, result)
         self.keeps_marks = self._judge is not None
+        self._order = order
         self._windows: dict[StreamName, StreamWindow] = {}
 
     def open(self, store: RunStore, cache: RunCache | None) -> WindowRuns:
@@ -93,7 +97,8 @@ class JoinProcessor(CoreProcessor):
                     if group is not None:
                         for match in matches:
                             self.groups.add("pairs", group[match.who])
-                    yield gather_pairs(probing, matches, self._result)
+                    pairs = gather_pairs(probing, matches, self._result)
+                    yield pairs if self._order is None else self._order.placed(pairs, probing, matches)
             storing, group = batch.keep(arrived[side].stored), _kept(arrived[side].group, arrived[side].stored)
             if group is not None:
                 self.groups.add(side, group)
@@ -127,6 +132,10 @@ class JoinProcessor(CoreProcessor):
             yield self._judge.without(side, rows)
         until = dict.fromkeys(before, END) if self._ends else before
         yield from self._judge.due(self._marks, manifest, until, self._window_runs.find)
+
+    def given(self, results: pa.Table) -> pd.DataFrame:
+        """Return results as Spark gets them: in order, where that is asked for."""
+        return super().given(results) if self._order is None else self._order.rows(results)
 
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]

@@ -1,4 +1,4 @@
-"""The routing table of a task: that of its micro-batch, from the files of its query."""
+"""The routing table of a task: that of its micro-batch, from the files of its join in its query."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Tables:
     """None if the first table is always used."""
     balances: bool = False
     """Whether groups are counted, for tables to come; those that are there hold anyway."""
+    join: str = ""
+    """What tells the joins of a query apart at every start; joins that have the same share their tables."""
 
     def current(self) -> RoutingTable:
         """Return the routing table by which this task has to route; the first one outside a balanced streaming query.
@@ -42,7 +44,12 @@ class Tables:
         files = self._of_query()
         return () if files is None else files.reasons(generation)
 
+    def of_query(self, query: str) -> GenerationFiles:
+        """Return the files of this join in a query; there is a folder for them."""
+        assert self.folder is not None, "only joins with a folder have files"
+        return GenerationFiles.of_join(Path(self.folder) / query, self.join, self.cores)
+
     def _of_query(self) -> GenerationFiles | None:
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
-        return None if self.folder is None or query is None else GenerationFiles(Path(self.folder) / query, self.cores)
+        return None if self.folder is None or query is None else self.of_query(query)

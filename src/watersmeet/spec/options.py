@@ -30,6 +30,7 @@ __all__ = [
     "StructureName",
     "TopologyName",
     "check_join",
+    "check_name",
     "check_options",
     "check_result",
     "check_schemas",
@@ -41,6 +42,7 @@ __all__ = [
     "refuse_late_beside",
     "refuse_records",
     "refuse_weights",
+    "refuse_without_window",
 ]
 
 Late = Literal["drop", "error", "keep"]
@@ -69,6 +71,8 @@ SECONDS: Final = ("batch_seconds",)
 UNSET: Final = ("batch_rows", "batch_seconds", "fanout")
 """Numbers that a user may leave out."""
 MOST_THREADS: Final = 1024
+DEFAULTS: Final = (None, "auto", "drop")
+"""Options that have one of these were not given."""
 
 
 def check_options(**given: object) -> None:
@@ -87,6 +91,12 @@ def check_options(**given: object) -> None:
                 raise _refused(name, value, "seconds, more than 0 and finite", _number_step(name, value, "0.5"))
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise _refused(name, value, "a whole number of at least 1", _number_step(name, value, "4"))
+
+
+def check_name(name: object) -> None:
+    """Raise unless ``name`` can be a join's."""
+    if not (isinstance(name, str) and name.strip()):
+        raise _refused("name", name, "text that is not empty", 'give for example name="near"; or leave name out')
 
 
 def check_threads(cores: object) -> None:
@@ -193,12 +203,25 @@ def check_schemas(left: object, right: object) -> None:
             raise _refused_type(name, schema, "a pyarrow.Schema", f"give {name}=table.schema")
 
 
-def check_join(on: object, window: object, *, many: bool) -> None:
-    """Raise unless ``on`` is a predicate or text, and ``window`` one of two streams, or where ``many`` of more."""
+def refuse_without_window(**given: object) -> None:
+    """Raise if an option is given that a join of a stream with a table does not have."""
+    for name, value in given.items():
+        if value not in DEFAULTS:
+            allowed = f"no {name} with window=None: a table to look up has neither state nor cores of its own"
+            raise _refused(name, value, allowed, f"leave {name} out")
+
+
+def check_join(on: object, window: object, *, many: bool, may_be_none: bool = False) -> None:
+    """Raise unless ``on`` is a predicate or text, and ``window`` one of two streams, or where ``many`` of more.
+
+    It ``may_be_none`` where one of the sides is a table.
+    """
     if not isinstance(on, str | Predicate):
         raise _refused_type("on", on, "a predicate or Spark SQL text", _predicate_step(on, many=many))
     if isinstance(on, Predicate):
         check_depth(on)
+    if window is None and may_be_none:
+        return
     of_many = isinstance(window, TimeWindows | CountWindows)
     if not isinstance(window, TimeWindow | CountWindow) and not (many and of_many):
         raise _refused(

@@ -168,19 +168,25 @@ def _count(tally: _Tally, progress: StreamingQueryProgress) -> None:
         tally.first_seconds = seconds
         return
     tally.rows += progress.numInputRows
-    tally.pairs += progress.observedMetrics["watersmeet"].pairs
+    tally.pairs += _metrics(progress).pairs
     tally.seconds += seconds
+
+
+def _metrics(progress: StreamingQueryProgress) -> wm.JoinProgress:
+    """Return what the demonstration's only join did in a micro-batch."""
+    (metrics,) = wm.metrics(progress).values()
+    return metrics
 
 
 def _status(progress: StreamingQueryProgress) -> str:
     """Return the live line for one micro-batch, with its own rates."""
-    metrics = progress.observedMetrics["watersmeet"]
+    metrics = _metrics(progress)
     seconds = progress.batchDuration / 1000
     watermark = datetime.fromisoformat(progress.eventTime["watermark"])
     return status(
         progress.numInputRows / seconds,
         metrics.pairs / seconds,
-        metrics.window_rows,
+        metrics.window_rows or 0,
         watermark if watermark > EPOCH else None,  # the epoch stands for none yet
     )
 

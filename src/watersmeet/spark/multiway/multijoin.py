@@ -11,6 +11,7 @@ from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
+from watersmeet.spark.metrics import join_name
 from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOptions
 from watersmeet.spark.multiway.routing import MultiRoutingName, choose_multi_routing
 from watersmeet.spark.pipeline import cache_bytes, check_frames, ids_of, partitions_of, pipeline
@@ -38,6 +39,7 @@ def multijoin(
     late: Late = "drop",
     balance: Balance = "auto",
     stash_rows: int = 1 << 20,
+    name: str | None = None,
 ) -> DataFrame:
     """Join DataFrames over sliding windows; all streaming, or all batch.
 
@@ -74,6 +76,8 @@ def multijoin(
         ``"hash"`` or ``"bucket"``.
     stash_rows
         How many matches of two streams a core may keep for rows of the others.
+    name
+        Under which ``wm.metrics`` and the query's progress have the join's metrics, as for ``join``.
 
     Returns
     -------
@@ -101,7 +105,7 @@ def multijoin(
     spread = choose_multi_routing(routing, plan, len(ids), largest)
     identity = join_identity(plan, spread, ids, partitions_of(spark))
     is_streaming = next(iter(streams.values())).isStreaming
-    tables = tables_of(spark, identity.digest, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
+    tables = tables_of(spark, identity, spread, ids, balances=balance == "auto", is_streaming=is_streaming)
     times = event_time(streams, plan.window)
     kept_late = LateRows(plan.schemas, plan.result_schema) if late == "keep" else None
     processor = MultiJoinProcessor(
@@ -124,5 +128,6 @@ def multijoin(
         core_ids=ids,
         processor=processor,
         result=plan.result_schema,
-        name=identity.digest,
+        name=join_name(name),
+        digest=identity.digest,
     )
