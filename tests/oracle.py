@@ -377,7 +377,7 @@ def in_time(window: Window, pushes: list[Push]) -> list[list[Any]]:
     rows = [[row for push in history for row in push[i]] for i in range(2)]
     if isinstance(window, TimeWindow):
         ts = {"left": window.left_ts, "right": window.right_ts}
-        kept, _ = on_time(ts, window.lateness, history)
+        kept, _ = on_time(ts, window, history)
         timeless = [[row for row in rows[i] if row[name] is None] for i, name in enumerate(ts.items())]
         rows = [kept[i] + timeless[i] for i in range(2)]
     return [[row[side, "id"] for row in rows[i]] for i, side in enumerate(("left", "right"))]

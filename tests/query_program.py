@@ -22,7 +22,6 @@ import streams
 import watersmeet as wm
 from streams import stream
 from watersmeet.spark import balancing
-from watersmeet.spark.pipeline import WATERMARK
 
 SHOWN: Final = {"": ("left_id", "right_id"), "count": ("second", "pairs"), "join": ("left_id", "right_id", "id")}
 """The columns of results that the file ``found`` has, by what follows the join."""
@@ -86,14 +85,13 @@ def whole(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def followed(pairs: DataFrame, third: DataFrame | None) -> DataFrame:
-    """Return what follows a join in the same query; pairs have the event time of their later row."""
-    timed = pairs.withColumn("ts", F.greatest("left_ts", "right_ts")).withMetadata("ts", {WATERMARK: 0})
+    """Return what follows a join in the same query; pairs have the event times of both rows."""
     if third is None:
-        counted = timed.groupBy(F.window("ts", "1 second")).count()
+        counted = pairs.groupBy(F.window("left_ts", "1 second")).count()
         return counted.selectExpr("unix_seconds(window.start) AS second", "count AS pairs")
-    window = wm.time_window(left="1 second", right="1 second", left_ts="ts", right_ts="at")
+    window = wm.time_window(left="1 second", right="1 second", left_ts="right_ts", right_ts="at")
     right = third.select(F.col("ts").alias("at"), "id", "k")
-    return wm.join(timed, right, "left.right_k = right.k", window, cores=2)
+    return wm.join(pairs, right, "left.right_k = right.k", window, cores=2)
 
 
 def run(spark: SparkSession, job: Job) -> str:

@@ -55,12 +55,14 @@ def _truth(spark: SparkSession, folders: dict[str, str], then: str) -> Rows:
     pairs = (
         left.alias("l")
         .join(right.alias("r"), F.expr(f"l.k = r.k AND {IN_TIME}"))
-        .selectExpr("l.id left_id", "r.id right_id", "r.k right_k", "greatest(l.ts, r.ts) ts")
+        .selectExpr("l.id left_id", "r.id right_id", "r.k right_k", "l.ts left_ts", "r.ts right_ts")
     )
     if then == "count":
-        rows: DataFrame = pairs.groupBy(F.expr("unix_seconds(ts)").alias("second")).agg(F.count("*").alias("pairs"))
+        rows: DataFrame = pairs.groupBy(F.expr("unix_seconds(left_ts)").alias("second")).agg(
+            F.count("*").alias("pairs")
+        )
     else:
-        near = "right_k = t.k AND p.ts BETWEEN t.ts - INTERVAL 1 SECOND AND t.ts + INTERVAL 1 SECOND"
+        near = "right_k = t.k AND right_ts BETWEEN t.ts - INTERVAL 1 SECOND AND t.ts + INTERVAL 1 SECOND"
         rows = pairs.alias("p").join(third.alias("t"), F.expr(near))
     return Counter(map(tuple, rows.select(*SHOWN[then]).collect()))
 

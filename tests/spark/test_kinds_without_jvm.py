@@ -71,7 +71,7 @@ class History:
                     keep = admit(plan, side, some).keep
                     self.lone[side] |= set(np.asarray(some["id"])[~keep].tolist())
         if isinstance(case.window, TimeWindow):
-            kept, _ = oracle.on_time(dict.fromkeys(SIDES, "ts"), case.window.lateness, rows)
+            kept, _ = oracle.on_time(dict.fromkeys(SIDES, "ts"), case.window, rows)
             timeless = [
                 [row for push in rows for row in push[at] if row[side, "ts"] is None] for at, side in enumerate(SIDES)
             ]

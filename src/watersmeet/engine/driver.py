@@ -4,6 +4,7 @@ The *driver* is the same for every join. It takes a push (schema, arrival, water
 :mod:`watersmeet.engine.intake`), gives the slices one after the other to the *tactic*, and after each slice lets rows
 expire that no row to come can meet (:mod:`watersmeet.window.expiry`). The tactic is a topology of two streams or a
 strategy of many. It only brings rows together: it never decides which rows take part, and never drops rows on its own.
+One exception: SplitJoin's cores see all rows and find what has expired (:class:`~watersmeet.window.expiry.Seen`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A Python worker is not bound to a core of the join, so what it remembers of one micro-batch may not help in the next.
 The state store has every run, but reading a run from it costs about a second per 50 MB, and its rows must be sorted
-again. So a worker that writes a run also puts it here, sorted, and other workers map it.
+again. So a worker that writes a run, or had to read one, also puts it here, sorted, and other workers map it.
 
 The result never depends on a file of the cache. A file's name is a digest of its content, so it cannot be outdated. It
 is written under another name first, so it is always complete. Its checksum is compared when it is opened, and it is

@@ -1,4 +1,12 @@
-"""The order in which rows of all streams arrive, for count windows (see :func:`watersmeet.count_window`)."""
+"""The order in which rows of all streams arrive, for count windows (see :func:`watersmeet.count_window`).
+
+Every row gets a number for each stream: how many rows of it came before. Whether two rows meet then follows from their
+numbers alone, so any core can tell (:func:`watersmeet.window.verify.in_count_window`).
+
+Invariant: of two rows one came before the other, in every push the same way: by moment, rows without one first, then by
+stream, then as given. Cost: nothing where rows are not ordered by a column; else a sort of each stream, and a search
+for each two streams.
+"""
 
 from __future__ import annotations
 
