@@ -69,6 +69,7 @@ def test_oracle_every_result_once_whatever_is_asked_for_between(
     pushes = stream(seed % 40, pushes=7, most_rows=14, values=values)
     with small_windows(), disturbed(seed), pytest.MonkeyPatch.context() as patch:
         patch.setattr("watersmeet.engine.waiting.FAN_IN", 2)
+        patch.setattr("watersmeet.engine.waiting.NEWEST_PUSHES", dice.choice([1, 2]))
         patch.setattr("watersmeet.engine.unmatched.FLOWING_ROWS", dice.choice([1, 30, 1 << 17]))
         patch.setattr("watersmeet.engine.marks.LEAST_NUMBERS", dice.choice([1, 64]))
         patch.setattr("watersmeet.engine.marks.SPARSE", dice.choice([0, 2]))
