@@ -337,7 +337,7 @@ class StreamJoin(Lifecycle):
             right_null=progress.null["right"],
             left_window_rows=rows["left"],
             right_window_rows=rows["right"],
-            window_bytes=sum(window.nbytes for parts in windows.values() for window in parts),
+            window_bytes=sum(window.nbytes for parts in windows.values() for window in parts) + self._pairing.nbytes,
             watermark=progress.watermark,
         )
 
