@@ -345,7 +345,7 @@ class StreamJoin(Lifecycle):
     def explain(self) -> str:
         """Explain in words what is indexed, what is verified, and which structures were chosen and why."""
         windows = {side: self._topology.windows(side) for side in OTHER_SIDE}
-        return explain_join(self._plan, str(self._options["topology"]), windows)
+        return explain_join(self._plan, self._options["how"], self._options["topology"], windows)
 
     @in_turn("snapshot()")
     def snapshot(self) -> bytes:
