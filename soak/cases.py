@@ -39,6 +39,7 @@ SMALL: Final = {
     "watersmeet.subwindow.contract.PAIRS_AT_ONCE": 8,
     "watersmeet.window.chunks.FAN_IN": 2,
     "watersmeet.engine.waiting.FAN_IN": 2,
+    "watersmeet.engine.waiting.NEWEST_PUSHES": 2,
     "watersmeet.engine.marks.LEAST_NUMBERS": 1,
     "watersmeet.engine.multiway.portions.PORTION": 3,
     "watersmeet.engine.multiway.rows.FAN_IN": 2,

@@ -8,20 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.columns.hidden import add_hidden
+from watersmeet.arrays import Int64s
 from watersmeet.engine import marks, waiting
 from watersmeet.engine.marks import Marks
-from watersmeet.engine.waiting import Waiting
+from watersmeet.engine.waiting import Unmet, Waiting
 
 
-def rows(numbers: list[int]) -> pa.RecordBatch:
-    """Return rows whose text is their number."""
-    own = pa.RecordBatch.from_pydict({"name": [str(number) for number in numbers]})
-    return add_hidden(own, {"left": np.array(numbers, np.int64)})
+def rows(numbers: list[int]) -> tuple[pa.RecordBatch, Int64s]:
+    """Return rows whose text is their number, and the numbers."""
+    own = pa.RecordBatch.from_pydict({"name": pa.array([str(number) for number in numbers], pa.string())})
+    return own, np.array(numbers, np.int64)
 
 
-def names(found: list[pa.RecordBatch]) -> list[str]:
-    return sorted(name for batch in found for name in batch["name"].to_pylist())
+def names(found: list[Unmet]) -> list[str]:
+    """Return the texts of rows, which belong to their numbers."""
+    texts = [text for unmet in found if unmet.rows is not None for text in unmet.rows["name"].to_pylist()]
+    assert texts == [str(number) for unmet in found for number in unmet.numbers]
+    return sorted(texts)
 
 
 @given(
@@ -38,6 +41,7 @@ def test_rows_come_out_once_unless_they_were_marked(
     """Rows come with places, some are marked, and a bound grows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(waiting, "FAN_IN", fan_in)
+        patch.setattr(waiting, "NEWEST_PUSHES", fan_in)
         patch.setattr(marks, "SPARSE", sparse)
         patch.setattr(marks, "LEAST_NUMBERS", least)
         held, waits = Waiting(), dict[int, int]()
@@ -46,7 +50,7 @@ def test_rows_come_out_once_unless_they_were_marked(
             numbers = list(range(came, came + len(offsets)))
             came += 2 * len(offsets)  # the other side has numbers too
             places = [bound + offset for offset in offsets]
-            held.add(rows(numbers), np.array(places, np.int64))
+            held.add(*rows(numbers), np.array(places, np.int64))
             waits |= dict(zip(numbers, places, strict=True))
             some = [number for number in met if number in waits]
             held.marks.mark(np.array(some, np.int64))
@@ -82,10 +86,10 @@ def test_rows_that_have_met_somebody_are_not_held() -> None:
     held, most = Waiting(), 0
     for number in range(400):
         first = 1000 * number
-        held.add(rows(list(range(first, first + 1000))), np.arange(first, first + 1000))
+        held.add(*rows(list(range(first, first + 1000))), np.arange(first, first + 1000))
         held.marks.mark(np.arange(first, first + 1000)[np.arange(1000) % 100 != 3])
         held.take_before(first - 300_000)
-        most = max(most, sum(block.rows.num_rows for level in held._levels for block in level))
+        most = max(most, sum(len(block.numbers) for block in held._blocks()))
     assert len(held.numbers()) <= 3010
     assert most < 100_000, "of 300,000 in the window"
 
@@ -93,8 +97,9 @@ def test_rows_that_have_met_somebody_are_not_held() -> None:
 def test_blocks_of_too_much_text_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("watersmeet.window.chunks.MOST_BYTES", 30)
     monkeypatch.setattr(waiting, "FAN_IN", 2)
+    monkeypatch.setattr(waiting, "NEWEST_PUSHES", 2)
     held = Waiting()
     for number in range(20):
-        held.add(rows([number]), np.array([number]))
+        held.add(*rows([number]), np.array([number]))
     assert names(held.take_before(7)) == sorted(map(str, range(7)))
     assert names(held.take_all()) == sorted(map(str, range(7, 20)))

@@ -96,6 +96,9 @@ def value_widths(column: pa.Array, at: Int32s | Int64s) -> Int64s:
 
 def whole_width(column: pa.Array) -> int:
     """Return the bytes that all rows take in a column."""
+    width = fixed_width(column.type)
+    if width is not None:
+        return width * len(column)
     return int(_spanned(column, np.zeros(1, np.int64), np.full(1, len(column)))[0])
 
 

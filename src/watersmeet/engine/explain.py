@@ -12,10 +12,10 @@ from watersmeet.window.stream_window import StreamWindow
 __all__ = ["explain_join"]
 
 
-def explain_join(plan: JoinPlan, topology: str, windows: Mapping[StreamName, Sequence[StreamWindow]]) -> str:
+def explain_join(plan: JoinPlan, how: str, topology: str, windows: Mapping[StreamName, Sequence[StreamWindow]]) -> str:
     """Return text on what is indexed, what is verified, and which structures were chosen and why."""
     lines = [
-        f"join on {plan.predicate}",
+        f"{'' if how == 'inner' else how + ' '}join on {plan.predicate}",
         f"  {plan.window}",
         f"  topology {topology}, structure {plan.structure}",
         "can be indexed:",

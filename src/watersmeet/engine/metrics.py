@@ -34,13 +34,13 @@ class JoinMetrics:
     """Rows behind the watermark when they were pushed: they were not joined."""
     right_late: int
     left_null: int
-    """Rows that cannot match because of a null in the timestamp or in a compared value: they were not joined."""
+    """Rows that cannot match because of a null in the timestamp or in a compared value; an outer join returns them."""
     right_null: int
     left_window_rows: int
     """Rows held now; some may have expired."""
     right_window_rows: int
     window_bytes: int
-    """Bytes of both windows, including their indexes."""
+    """Bytes of both windows, including their indexes, and rows that have met nobody so far, if they are held beside."""
     watermark: int | None
     """In microseconds (nanoseconds where a timestamp column has them) since 1970; None before both streams began, or
     with ``idle`` the first of them."""

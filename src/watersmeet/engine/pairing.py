@@ -234,6 +234,11 @@ class Pairing:
         if pairs:
             yield from bounded_tables([pa.concat_tables(pairs)])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the windows."""
+        return 0 if self._unmatched is None else self._unmatched.nbytes
+
     def finish(self) -> list[pa.Table]:
         """Return what is left when no row is to come any more."""
         pairs = self._arranged(self._seen(self.topology.finish()), in_order=False)

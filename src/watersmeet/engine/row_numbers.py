@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import in_order, picked
-from watersmeet.columns.hidden import add_hidden, hidden_at, hidden_field, hidden_of, own_schema, split_hidden
+from watersmeet.columns.hidden import hidden_at, hidden_field, hidden_of, own_schema, split_hidden
 from watersmeet.columns.widths import cuts_at, table_widths
 from watersmeet.engine.intake import Slice
 from watersmeet.spec.expression import StreamName
@@ -51,10 +51,11 @@ class Numbering:
     def __init__(self, sides: Collection[StreamName] = tuple(OTHER_SIDE)) -> None:
         self.sides = sides
         self._next = 0
+        self._schemas: dict[StreamName, pa.Schema] = {}
 
     def number_rows(self, rows: dict[StreamName, pa.RecordBatch]) -> dict[StreamName, pa.RecordBatch]:
         """Return the rows of a push with numbers: left rows before right ones."""
-        return {side: _with_numbers(side, batch, self._take(batch.num_rows)) for side, batch in rows.items()}
+        return {side: self._with_numbers(side, batch, self._take(batch.num_rows)) for side, batch in rows.items()}
 
     def _take(self, count: int) -> Int64s:
         numbers = self._next + np.arange(count)
@@ -75,7 +76,12 @@ class Numbering:
             if np.any(numbers[1:] < numbers[:-1]):
                 order = np.argsort(numbers)
                 batch, numbers = batch.take(order), numbers[order]
-        return batch.with_rows(_with_numbers(batch.side, batch.rows, numbers))
+        return batch.with_rows(self._with_numbers(batch.side, batch.rows, numbers))
+
+    def _with_numbers(self, side: StreamName, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
+        if side not in self._schemas:  # that of all rows of the side, which takes as long to make as the rows
+            self._schemas[side] = pa.schema([*rows.schema, hidden_field(side)])
+        return pa.RecordBatch.from_arrays([*rows.columns, pa.array(numbers)], schema=self._schemas[side])
 
     def restore(self, side: StreamName, saved: SavedSegment) -> SavedSegment:
         """Return saved rows with numbers that keep their order and are less than those of all rows to come."""
@@ -84,7 +90,7 @@ class Numbering:
         rows, sequence = saved
         numbers = self._next + np.arange(rows.num_rows) if sequence is None else sequence
         self._next += rows.num_rows
-        return _with_numbers(side, rows, numbers), sequence
+        return self._with_numbers(side, rows, numbers), sequence
 
 
 def by_arrival(part: Slice) -> Slice:
@@ -97,10 +103,6 @@ def _ascending(batch: KeyedBatch) -> KeyedBatch:
     if not np.any(numbers[1:] < numbers[:-1]):
         return batch
     return batch.take(np.argsort(numbers))
-
-
-def _with_numbers(side: StreamName, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
-    return add_hidden(rows, {side: numbers})
 
 
 def numbers_of(rows: pa.RecordBatch) -> Int64s:

@@ -335,7 +335,7 @@ class StreamJoin(Lifecycle):
             right_null=progress.null["right"],
             left_window_rows=rows["left"],
             right_window_rows=rows["right"],
-            window_bytes=sum(window.nbytes for parts in windows.values() for window in parts),
+            window_bytes=sum(window.nbytes for parts in windows.values() for window in parts) + self._pairing.nbytes,
             watermark=progress.watermark,
             waiting_for=self._intake.waiting_for,
         )
@@ -344,7 +344,7 @@ class StreamJoin(Lifecycle):
     def explain(self) -> str:
         """Explain in words what is indexed, what is verified, and which structures were chosen and why."""
         windows = {side: self._topology.windows(side) for side in OTHER_SIDE}
-        return explain_join(self._plan, str(self._options["topology"]), windows)
+        return explain_join(self._plan, self._options["how"], self._options["topology"], windows)
 
     @in_turn("snapshot()")
     def snapshot(self) -> bytes:

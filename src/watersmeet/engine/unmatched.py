@@ -31,7 +31,7 @@ from watersmeet.engine.intake import Slice
 from watersmeet.engine.marks import Marks
 from watersmeet.engine.result import unmatched_rows
 from watersmeet.engine.row_numbers import numbers_of
-from watersmeet.engine.waiting import Waiting
+from watersmeet.engine.waiting import Unmet, Waiting
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.kinds import How, watched
 from watersmeet.window.batch import KeyedBatch
@@ -59,6 +59,7 @@ class Unmatched:
         self._before: Bounds = {}
         self._given: list[pa.Table] = []
         self._let_in = 0
+        self._visible: list[int] | None = None
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -75,10 +76,9 @@ class Unmatched:
         self._let_in += len(part.left) + len(part.right)
 
     def _wait(self, batch: KeyedBatch) -> None:
-        rows = batch.rows
-        if self._how == "semi":  # they are only watched
-            rows = rows.select([rows.num_columns - 1])
-        self._waiting[batch.side].add(rows, numbers_of(rows) if self._by_number else batch.places())
+        numbers = numbers_of(batch.rows)
+        rows = None if self._how == "semi" else batch.rows.select(self._own[batch.side])
+        self._waiting[batch.side].add(rows, numbers, numbers if self._by_number else batch.places())
 
     @property
     def flows_on(self) -> bool:
@@ -104,7 +104,9 @@ class Unmatched:
             if not len(first):
                 return []
             pairs = pairs if len(first) == pairs.num_rows else in_order(pairs, first)
-        return [pairs.select([number for number, field in enumerate(pairs.schema) if not is_hidden(field)])]
+        if self._visible is None:
+            self._visible = [number for number, field in enumerate(pairs.schema) if not is_hidden(field)]
+        return [pairs.select(self._visible)]
 
     # --- what is decided ---------------------------------------------------------------------------------------------
 
@@ -135,13 +137,11 @@ class Unmatched:
         for side, waiting in self._waiting.items():
             self._give(side, waiting.take_all())
 
-    def _give(self, side: StreamName, found: list[pa.RecordBatch]) -> None:
-        if self._how == "semi" or not found:
-            return
-        if self._in_order:
-            arrived = np.argsort(np.concatenate([numbers_of(rows) for rows in found]), kind="stable")
-            found = [picked(found, arrived)]
-        self._given += [unmatched_rows(rows.select(self._own[side]), side, self._result) for rows in found]
+    def _give(self, side: StreamName, found: list[Unmet]) -> None:
+        given = [rows for rows, _ in found if rows is not None]
+        if given and self._in_order:
+            given = [picked(given, np.argsort(np.concatenate([numbers for _, numbers in found])))]
+        self._given += [unmatched_rows(rows, side, self._result) for rows in given]
 
     def taken(self) -> list[pa.Table]:
         """Return what was given out, and not taken yet."""
