@@ -122,6 +122,10 @@ class CoreProcessor(StatefulProcessor):
         """Yield rows of preserved streams that met nobody: ``lone`` ones, and those that no row to come can meet."""
         return iter(())
 
+    def beside(self, manifest: Manifest) -> int:  # noqa: ARG002
+        """Return the bytes that lie beside the runs."""
+        return 0
+
     def rest(self, manifest: Manifest) -> None:
         """Begin a micro-batch without envelopes, in which runs only expire."""
 
@@ -228,7 +232,7 @@ class CoreProcessor(StatefulProcessor):
         return Report(
             core,
             window_rows=sum(run.rows for run in runs),
-            state_bytes=sum(run.nbytes for run in runs),
+            state_bytes=sum(run.nbytes for run in runs) + self.beside(manifest),
             runs=len(runs),
             generation=self.live.newest,
             oldest=min((run.generation for run in runs), default=self.live.newest),

@@ -120,6 +120,10 @@ class JoinProcessor(CoreProcessor):
             self._marks, manifest, until, lambda side, run: self._window_runs.find(side, run, Found())
         )
 
+    def beside(self, manifest: Manifest) -> int:
+        """Return the most bytes that marks take."""
+        return 0 if self._judge is None else self._judge.beside(manifest)
+
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
     ) -> Iterator[tuple[StreamWindow, Bools | None]]:
