@@ -49,7 +49,16 @@ __all__ = [
 ]
 
 ContestantName = Literal[
-    "ours", "ours before", "ours, pair by pair", "empty pipeline", "Spark, format 2", "Spark, format 4"
+    "ours",
+    "ours before",
+    "ours, pair by pair",
+    "ours, left",
+    "ours, full",
+    "ours, semi",
+    "ours, anti",
+    "empty pipeline",
+    "Spark, format 2",
+    "Spark, format 4",
 ]
 Condition = Literal["band", "equality"]
 OURS: Final[ContestantName] = "ours"
@@ -102,6 +111,8 @@ class MicroBatch(TypedDict):
 
     rows: int
     pairs: int
+    unmatched_rows: int
+    """Rows that met nobody and were given; 0 of Spark's own joins, which do not tell."""
     seconds: float
     add_batch_seconds: float
     state_rows: int

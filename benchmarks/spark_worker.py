@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from operator import and_
 from pathlib import Path
@@ -28,6 +28,7 @@ from benchmarks.contestant import ContestantName, MicroBatch, SparkTask
 from benchmarks.data import SideName
 
 if TYPE_CHECKING:  # an older tree may have it elsewhere
+    from watersmeet.spec.kinds import How
     from watersmeet.spec.window import TimeWindow
 
 SCHEMA: Final = "key bigint, ts timestamp, payload bigint"
@@ -57,6 +58,10 @@ def _ours(frames: Frames, task: SparkTask) -> DataFrame:
     if len(frames) > len(("left", "right")):
         return wm.multijoin({str(name): frame for name, frame in frames.items()}, _chain(task), _window(task))
     return wm.join(frames["left"], frames["right"], _predicate(task), _window(task))
+
+
+def _of_kind(frames: Frames, task: SparkTask, how: How) -> DataFrame:
+    return wm.join(frames["left"], frames["right"], _predicate(task), _window(task), how=how)
 
 
 def _empty(frames: Frames, task: SparkTask) -> DataFrame:
@@ -124,6 +129,10 @@ class _Sides:
 CONTESTANTS: Final[dict[ContestantName, Callable[[Frames, SparkTask], DataFrame]]] = {
     "ours": _ours,
     "ours before": _ours,
+    "ours, left": partial(_of_kind, how="left"),
+    "ours, full": partial(_of_kind, how="full"),
+    "ours, semi": partial(_of_kind, how="semi"),
+    "ours, anti": partial(_of_kind, how="anti"),
     "empty pipeline": _empty,
     "Spark, format 2": _sparks_own,
     "Spark, format 4": _sparks_own,
@@ -154,6 +163,7 @@ def _micro_batch(progress: StreamingQueryProgress) -> MicroBatch:
     return {
         "rows": progress.numInputRows,
         "pairs": observed["pairs"],
+        "unmatched_rows": observed.get("unmatched_rows", 0),
         "seconds": progress.durationMs["triggerExecution"] / 1000,
         "add_batch_seconds": progress.durationMs["addBatch"] / 1000,
         "state_rows": sum(operator.numRowsTotal for operator in progress.stateOperators),

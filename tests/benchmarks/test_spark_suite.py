@@ -21,6 +21,7 @@ from benchmarks.suite import SUITES
 
 pytest.importorskip("matplotlib")
 
+KINDS = ("ours", "ours, left", "ours, full", "ours, semi", "ours, anti")
 CONTEXT = Context(quick=True, progress=Progress("test"))
 
 
@@ -45,6 +46,13 @@ def test_speed_compares_the_join_with_the_empty_pipeline(tmp_path: Path, capsys:
     assert all(len(run["cores"]) == 2 for run in (*ours, *empty))
     assert all(sum(core["rows_in"] for core in run["cores"]) >= run["rows"] for run in ours)
     assert (tmp_path / "speed.png").is_file()
+
+
+@pytest.mark.long
+def test_kinds_of_joins_agree_on_what_they_find(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = _run_quick("kinds", tmp_path, capsys)
+    given = {what: sum(run["unmatched_rows"] for run in written["runs"] if run["what"] == what) for what in KINDS}
+    assert given["ours"] == given["ours, semi"] == 0 < given["ours, left"] == given["ours, anti"] < given["ours, full"]
 
 
 @pytest.mark.long
@@ -94,7 +102,8 @@ def test_failure_of_a_process_is_told_and_the_scratch_folder_removed() -> None:
 
 def test_different_numbers_of_pairs_are_refused() -> None:
     def batch(rows: int, pairs: int) -> MicroBatch:
-        return {"rows": rows, "pairs": pairs, "seconds": 1, "add_batch_seconds": 1, "state_rows": 0, "cores": []}
+        seconds, found = {"seconds": 1.0, "add_batch_seconds": 1.0}, {"rows": rows, "pairs": pairs}
+        return {**found, **seconds, "unmatched_rows": 0, "state_rows": 0, "cores": []}  # type: ignore[typeddict-item]
 
     ours, agreeing = [batch(20, 9), batch(20, 8)], [batch(20, 9), batch(10, 5), batch(10, 3)]
     assert _agreed_pairs("band", {"ours": ours, "Spark, format 4": agreeing}, 20) == 17

@@ -6,6 +6,7 @@ not later, and once. So the results are compared after each micro-batch, not onl
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from copy import deepcopy
 from functools import partial
@@ -282,3 +283,53 @@ def test_marks_last_from_process_to_process(how: str) -> None:
     else:
         pairs = [{(1, 1): 1}, {(1, 3): 1, (2, 4): 1, (4, 2): 1}, {}, {(3, None): 1}]
         assert found == list(map(Counter, pairs))
+
+
+def test_marks_are_put_together_when_runs_are_merged(scratch: Path) -> None:
+    """Rows meet one before their runs are merged, between merges, and after; all but one do."""
+    window = wm.time_window("10 seconds", ts="ts")
+    forget(scratch)
+    query = pair_query(dict.fromkeys(SIDES, SCHEMA), "left.k = right.k", window, how="anti", cores=1)
+    meet = {
+        0: 0,
+        3: 1,
+        4: 2,
+        6: 6,
+        7: 5,
+        9: 3,
+        12: 4,
+        15: 7,
+        16: 9,
+        17: 10,
+    }  # the number of a row, and when it meets one
+    for at in range(12):
+        left = _rows((at, 1000 + at, at), (12 + at, 1000 + at, 12 + at))
+        rights = [(key, 1000 + at, key) for key, when in meet.items() if when == at]
+        assert query.run({"left": left, "right": _rows(*rights, (99, 1000 + at, 99))}).num_rows == 0
+    assert max(run["level"] for run in _runs(query, "left")) >= 2, "runs have been merged, and merged runs too"
+    query.run({"left": _rows((90, 60_000, 90)), "right": _rows((98, 60_000, 98))})
+    assert _results(query.run({})) == Counter({(at,): 1 for at in range(24) if at not in meet})
+
+
+def _runs(query: Any, side: str) -> list[dict[str, Any]]:
+    """Return a side's runs, of all cores."""
+    manifests = [json.loads(cells["manifest", None][0]) for cells in query.checkpoint.joined.values()]
+    return [run for manifest in manifests for run in manifest["runs"][side]]
+
+
+def test_a_mark_means_the_same_in_whatever_order_an_attempt_had_its_rows(scratch: Path) -> None:
+    """The late attempt's run takes the place of the executor's, whose marks come behind it."""
+    window = wm.time_window("10 seconds", ts="ts")
+    make = partial(pair_query, dict.fromkeys(SIDES, SCHEMA), "left.k = right.k", window, how="left", cores=1)
+    rows = [(number, 1000 + number % 3, number % 7) for number in range(14)]
+    forget(scratch)
+    own, late = make(), make()
+    own.run({"left": _rows(*rows), "right": None})
+    late.run({"left": _rows(*reversed(rows)), "right": None})
+    before = deepcopy(own.checkpoint)
+    pairs = _results(own.run({"left": None, "right": _rows((1, 1001, 2), (2, 1001, 5))}))
+    assert pairs == Counter([(2, 1), (9, 1), (5, 2), (12, 2)])
+    forget(scratch)
+    restarted = make(checkpoint=replayed(late.checkpoint, before, own.checkpoint))
+    restarted.run({"left": _rows((90, 60_000, 90)), "right": _rows((91, 60_000, 91))})
+    assert _results(restarted.run({})) == Counter({(number, None): 1 for number, _, key in rows if key not in (2, 5)})

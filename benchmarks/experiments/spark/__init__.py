@@ -7,6 +7,7 @@ from benchmarks.experiments.spark import (
     cluster_delay,
     growth,
     hot_key,
+    kinds,
     small_batches,
     spark_join,
     speed,
@@ -17,6 +18,17 @@ from benchmarks.experiments.spark import (
 
 __all__ = ["EXPERIMENTS"]
 
-MODULES: Final = (speed, spark_join, growth, small_batches, state, three_streams, hot_key, cluster_delay, workers)
+MODULES: Final = (
+    speed,
+    kinds,
+    spark_join,
+    growth,
+    small_batches,
+    state,
+    three_streams,
+    hot_key,
+    cluster_delay,
+    workers,
+)
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""

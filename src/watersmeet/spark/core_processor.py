@@ -140,6 +140,10 @@ class CoreProcessor(StatefulProcessor):
         """Yield rows of preserved streams that met nobody: ``lone`` ones, and those that no row to come can meet."""
         return iter(())
 
+    def beside(self, manifest: Manifest) -> int:  # noqa: ARG002
+        """Return the bytes that lie beside the runs."""
+        return 0
+
     def rest(self, manifest: Manifest) -> None:
         """Begin a micro-batch without envelopes, in which runs only expire."""
 
@@ -251,7 +255,7 @@ class CoreProcessor(StatefulProcessor):
         return Report(
             core,
             window_rows=sum(run.rows for run in runs),
-            state_bytes=sum(run.nbytes for run in runs),
+            state_bytes=sum(run.nbytes for run in runs) + self.beside(manifest),
             runs=len(runs),
             runs_remembered=self.runs.found.remembered,
             runs_mapped=self.runs.found.mapped,

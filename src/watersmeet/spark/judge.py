@@ -28,6 +28,7 @@ Cost: a hash and a sort of the new rows, and a bit for each. Rows are looked at 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,9 @@ from watersmeet.window.stream_window import Match, StreamWindow
 from watersmeet.window.verify import Verifier
 
 __all__ = ["Judge"]
+
+BITS: Final = 8
+"""Bits of a byte."""
 
 
 class Judge:
@@ -169,6 +173,11 @@ class Judge:
                 if keep.any():
                     yield self.without(side, stored.rows.filter(pa.array(keep)))
             manifest.judged[side] = until
+
+    def beside(self, manifest: Manifest) -> int:
+        """Return the most bytes that the marks of runs take: a bit for each row, and two where sides share pairs."""
+        kinds = len(KINDS) if self._how == "full" else 1
+        return sum(kinds * -(-run.rows // BITS) for side in self._watched for run in manifest.runs[side])
 
     def without(self, side: StreamName, rows: pa.RecordBatch) -> pa.Table:
         """Return rows of a preserved side that met nobody as results."""

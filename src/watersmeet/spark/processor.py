@@ -137,6 +137,10 @@ class JoinProcessor(CoreProcessor):
         """Return results as Spark gets them: in order, where that is asked for."""
         return super().given(results) if self._order is None else self._order.rows(results)
 
+    def beside(self, manifest: Manifest) -> int:
+        """Return the most bytes that marks take."""
+        return 0 if self._judge is None else self._judge.beside(manifest)
+
     def _probes(
         self, arrived: Envelope, other: StreamWindow, runs: list[Run]
     ) -> Iterator[tuple[StreamWindow, Bools | None]]:
