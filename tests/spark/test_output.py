@@ -21,7 +21,7 @@ REPORTED = (
 
 def test_what_a_core_reports_is_what_it_always_has() -> None:
     assert ddl(REPORT) == REPORTED
-    assert ddl(OUTPUT) == f"blob binary, file string, decisions string, {REPORTED}"
+    assert ddl(OUTPUT) == f"blob binary, file string, decisions string, waiting_for string, {REPORTED}"
 
 
 def test_what_progress_adds_up() -> None:

@@ -81,9 +81,9 @@ class Report:
 
 
 REPORT: Final[Columns] = {column.name: column.metadata["kind"] for column in fields(Report)}
-OUTPUT: Final[Columns] = {"blob": "binary", "file": "string", "decisions": "string"} | REPORT
+OUTPUT: Final[Columns] = {"blob": "binary", "file": "string", "decisions": "string", "waiting_for": "string"} | REPORT
 """Results in files or blobs, and for each core and micro-batch a report. The keeper's row has the reasons for the
-newest generation."""
+newest generation, and the stream that the watermark waits for."""
 
 
 def totals(total: Total) -> list[str]:
@@ -94,14 +94,18 @@ def totals(total: Total) -> list[str]:
 def result_rows(results: pa.Table) -> pd.DataFrame:
     """Return rows of ``OUTPUT`` with results for the unpacker."""
     file = write_results(results)
-    return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report(), None)
+    return _rows(to_blobs(results) if file is None else pa.nulls(1, pa.binary()), file, Report(), (None, None))
 
 
-def report_rows(report: Report, decisions: str | None = None) -> pd.DataFrame:
-    """Return a row of ``OUTPUT``: a report, and the keeper's reasons."""
-    return _rows(pa.nulls(1, pa.binary()), None, report, decisions)
+def report_rows(report: Report, decisions: str | None = None, waiting_for: StreamName | None = None) -> pd.DataFrame:
+    """Return a row of ``OUTPUT``: a report, and of the keeper reasons and the stream that is waited for."""
+    return _rows(pa.nulls(1, pa.binary()), None, report, (decisions, waiting_for))
 
 
-def _rows(blobs: pa.BinaryArray, file: str | None, report: Report, decisions: str | None) -> pd.DataFrame:
+def _rows(
+    blobs: pa.BinaryArray, file: str | None, report: Report, of_keeper: tuple[str | None, StreamName | None]
+) -> pd.DataFrame:
     blob = pd.array(blobs, pd.ArrowDtype(pa.binary()))
-    return pd.DataFrame({"blob": blob, "file": file, "decisions": decisions} | asdict(report))
+    decisions, waiting_for = of_keeper
+    more = {"blob": blob, "file": file, "decisions": decisions, "waiting_for": waiting_for}
+    return pd.DataFrame(more | asdict(report))

@@ -106,6 +106,7 @@ def _observed(joined: DataFrame, name: str) -> DataFrame:
             F.max("generation").alias("generation"),
             F.filter(decisions, lambda reason: reason != "").alias("decisions"),
         ).alias("balance"),
+        F.max("waiting_for").alias("waiting_for"),
         F.max(F.lit(name)).alias("join"),
     )
 
