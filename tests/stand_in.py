@@ -150,6 +150,7 @@ class Query:
     behind: int = 0
     """Milliseconds by which the query's watermark lies behind the join's own."""
     keeps_late: bool = False
+    waiting_for: str | None = None
 
     def run(
         self,
@@ -168,6 +169,7 @@ class Query:
         turns = self._turns(self.core(), self.checkpoint.joined, sent, self.checkpoint.timers)
         frames = list(map(_as_output, turns))
         self.metrics.append([record for frame in frames for record in frame.to_dict("records") if record["core"] >= 0])
+        self.waiting_for = next((some for frame in frames for some in frame["waiting_for"] if some is not None), None)
         if self.ts is not None:
             self._advance(tables)
         pairs = [

@@ -148,6 +148,17 @@ def test_a_checkpoint_from_before_loses_no_row() -> None:
     assert query.checkpoint.watermark == last, "in the end it goes by the new rule"
 
 
+def test_the_keeper_sees_which_stream_the_watermark_waits_for() -> None:
+    given = batches(6, pauses=range(3, 11), count=12)
+    checkpoint, seen = Checkpoint(), []
+    for batch in given:
+        query = pair_query(SCHEMAS, ON, WINDOW, checkpoint=checkpoint)
+        query.run(batch)
+        checkpoint = query.checkpoint
+        seen.append(query.waiting_for)
+    assert seen == [None] * 6 + ["right"] * 5 + [None], "three seconds later it is further behind than a row stays"
+
+
 def test_a_clock_that_goes_by_another_rule_begins_anew() -> None:
     plan = plan_join(SCHEMA, SCHEMA, parse_predicate(ON), WINDOW, "auto")
     clock = Clock.at(5000, 3000, None)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 
 import watersmeet as wm
-from streams import run, stream
+from streams import ids, metrics_of, run, stream
 
 Streams = Callable[[str, list[pa.Table]], Path]
 
@@ -56,18 +57,107 @@ def counts_of(frame: DataFrame) -> Counter[Any]:
     return Counter({row.start: row.pairs for row in frame.collect()})
 
 
-@pytest.mark.parametrize("column", ["ts", "at"])
+@pytest.mark.parametrize(
+    ("column", "lives"),
+    [("ts", 2), pytest.param("ts", 6, marks=pytest.mark.long), pytest.param("at", 6, marks=pytest.mark.long)],
+)
 def test_oracle_windowed_count_follows_the_join_over_restarts(
-    spark: SparkSession, folder_of: Streams, tmp_path: Path, column: str
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, column: str, lives: int
 ) -> None:
     count, home = windows_by(column), tmp_path / "home"
-    for life in range(5):
-        left, right = both(folder_of, range(2 * life, 2 * life + 2))
+    for life in range(lives):
+        left, right = both(folder_of, range(3 * life, 3 * life + 3))
         run(count(wm.join(stream(spark, left), stream(spark, right), ON, WINDOW)), home)
     whole = wm.join(spark.read.parquet(str(left)), spark.read.parquet(str(right)), ON, WINDOW)
     expected = counts_of(count(whole))
     found = spark.read.parquet(f"{home}/pairs")
     closed = counts_of(found)
     assert closed == Counter({start: expected[start] for start in closed}), "a window that has closed is complete"
-    assert len(closed) >= len(expected) - 4, "of 32 seconds, windows close 5, 2 and 7 seconds later"
+    assert len(closed) >= len(expected) - 4, "the watermark arrives, 2 + 7 seconds behind; windows are of 5"
     assert found.count() == len(closed)
+
+
+@pytest.mark.long
+def test_duplicates_are_dropped_by_either_side(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
+    left, right = both(folder_of, range(6))
+    for column, key in (("ts", "left_id"), ("at", "right_id")):
+        pairs = wm.join(stream(spark, left), stream(spark, right), ON, WINDOW).select(column, key)
+        run(pairs.dropDuplicatesWithinWatermark([key]), tmp_path / column)
+        whole = wm.join(spark.read.parquet(str(left)), spark.read.parquet(str(right)), ON, WINDOW)
+        found = spark.read.parquet(f"{tmp_path}/{column}/pairs")
+        assert found.count() == found.distinct().count()
+        assert Counter(found.collect()) == Counter(whole.select(column, key).distinct().collect())
+
+
+@pytest.mark.long
+def test_oracle_sparks_own_join_follows(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
+    """An outer join of Spark's own needs both watermarks: rows of ours that meet nobody come out with nulls."""
+    left, right = both(folder_of, range(8))
+    third = folder_of("third", [rows(3, batch, "then", 8) for batch in range(8)])
+
+    def query(frames: list[DataFrame]) -> DataFrame:
+        pairs = wm.join(frames[0], frames[1], ON, WINDOW).withColumnRenamed("left_k", "k").alias("p")
+        other = frames[2].alias("o")
+        meets = F.expr("p.k = o.k AND o.then BETWEEN p.ts AND p.ts + INTERVAL 2 SECONDS")
+        return pairs.join(other, meets, "left").selectExpr("p.ts", "left_id", "right_id", "o.id AS other_id")
+
+    streams = [stream(spark, folder) for folder in (left, right, third)]
+    run(query([*streams[:2], streams[2].withWatermark("then", "2 seconds")]), tmp_path / "home")
+    found = Counter(spark.read.parquet(f"{tmp_path}/home/pairs").collect())
+    expected = Counter(query([spark.read.parquet(str(folder)) for folder in (left, right, third)]).collect())
+    assert not found - expected, "none is wrong"
+    matched = Counter({row: n for row, n in expected.items() if row.other_id is not None})
+    assert not matched - found
+    alone = [row for row in found if row.other_id is None]
+    assert len(alone) > 10, "the watermark arrives"
+
+
+def test_a_watermark_of_the_users_is_kept_and_then_results_have_none(spark: SparkSession, folder_of: Streams) -> None:
+    left, right = both(folder_of, range(1))
+    own = stream(spark, left).withWatermark("ts", "20 seconds")
+    pairs = wm.join(own, stream(spark, right), ON, WINDOW)
+    assert not any(field.metadata for field in pairs.schema.fields)
+    with pytest.raises(AnalysisException, match="watermark"):  # before any row is read
+        windows_by("ts")(pairs).writeStream.format("noop").outputMode("append").start()
+    ours = wm.join(stream(spark, left), stream(spark, right), ON, WINDOW)
+    marked = {field.name: field.metadata["spark.watermarkDelayMs"] for field in ours.schema.fields if field.metadata}
+    assert marked == {"ts": 9_000, "at": 9_000}, "lateness and the longest stay"
+
+
+def test_idle_goes_with_no_watermark_of_the_users(spark: SparkSession, folder_of: Streams) -> None:
+    left, right = both(folder_of, range(1))
+    idle = wm.time_window("1 second", left_ts="ts", right_ts="at", idle="1 minute")
+    with pytest.raises(wm.SpecificationError, match="has a watermark already, its window idle=1 minute") as refused:
+        wm.join(stream(spark, left).withWatermark("ts", "1 minute"), stream(spark, right), ON, idle)
+    assert "next step:" in str(refused.value)
+
+
+def test_an_hour_of_pause(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
+    """The right stream has rows in its first and last file only; a micro-batch is ten minutes."""
+
+    def tens_of_minutes(name: str, first: int, numbers: list[int]) -> pa.Table:
+        minutes = [10 * number + minute for number in numbers for minute in range(10)]
+        moments = pa.array([START + 60 * SECOND * minute for minute in minutes], pa.timestamp("us", "UTC"))
+        numbered = pa.array([first + minute for minute in minutes], pa.int64())
+        return pa.table({"id": numbered, name: moments, "k": pa.array([0] * len(minutes), pa.int64())})
+
+    window = wm.time_window("2 minutes", left_ts="ts", right_ts="at", idle="5 minutes")
+    left = folder_of("left", [tens_of_minutes("ts", 0, [number]) for number in range(9)])
+    paused = [
+        tens_of_minutes("at", 1000, [0]),
+        *[tens_of_minutes("at", 0, [])] * 7,
+        tens_of_minutes("at", 1000, [3, 8]),
+    ]
+    right = folder_of("right", paused)
+    results = wm.join(stream(spark, left), stream(spark, right), ON, window, late="keep", cores=2)
+    query = run(results, tmp_path / "home")
+    found = spark.read.parquet(f"{tmp_path}/home/pairs")
+    late = found.filter("late IS NOT NULL").collect()
+    assert sorted(row.right_id for row in late) == [1000 + minute for minute in range(30, 40)]
+    assert all(row.late == "right" and row.left_id is None and row.at is not None for row in late)
+    pairs = ids(found.filter("late IS NULL"))
+    near = {(a, b) for a in range(90) for b in (*range(10), *range(80, 90)) if abs(a - b) <= 2}
+    assert pairs == Counter((a, 1000 + b) for a, b in near)
+    metrics = metrics_of(query)
+    assert sum(metric.late_rows for metric in metrics) == 10
+    assert max(metric.window_rows for metric in metrics) <= 40, "not the hour's 80"

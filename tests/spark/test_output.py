@@ -21,7 +21,8 @@ REPORTED = (
 
 def test_what_a_core_reports_is_what_it_always_has() -> None:
     assert ddl(REPORT) == REPORTED
-    assert ddl(OUTPUT) == f"blob binary, file string, place bigint, decisions string, {REPORTED}"
+    columns = "blob binary, file string, place bigint, decisions string, waiting_for string"
+    assert ddl(OUTPUT) == f"{columns}, {REPORTED}"
 
 
 def test_what_progress_adds_up() -> None:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from watersmeet.spec.expression import StreamName
-from watersmeet.window.streams import Streams, watermark_of
+from watersmeet.window.streams import Streams, waiting_for, watermark_of
 
 __all__ = ["Clock"]
 
@@ -34,7 +34,7 @@ class Clock:
     since: int
     """The query's watermark, in milliseconds, since which it does."""
     largest: dict[StreamName, int] = field(default_factory=dict)
-    """With ``idle``: the largest timestamp of each stream that has had rows."""
+    """The largest timestamp of each stream that has had rows, as far as this core has heard of them."""
 
     @classmethod
     def at(cls, query: int, behind: int, saved: Mapping[str, Any] | None) -> Self:
@@ -52,6 +52,10 @@ class Clock:
         """Take note of the largest timestamps of a micro-batch, which count from the next one on."""
         for stream, time in largest.items():
             self.largest[stream] = max(time, self.largest.get(stream, time))
+
+    def waiting_for(self, streams: Streams) -> StreamName | None:
+        """Return the stream that holds the join's watermark back, if there is one."""
+        return waiting_for(streams, {stream: self.largest.get(stream) for stream in streams.schemas})
 
     def watermark(self, query: int, streams: Streams) -> int | None:
         """Return the join's own watermark, in units of the timestamps, or None while there is none."""

@@ -210,7 +210,11 @@ class CoreProcessor(StatefulProcessor):
             busy_seconds=time.perf_counter() - begin,
             groups=self.groups.report(),
         )
-        yield report_rows(report, "\n".join(self._decisions()) if core == KEEPER else None)
+        if core == KEEPER:  # it hears of every micro-batch
+            waiting = clock.waiting_for(self._streams) if self._is_timed else None
+            yield report_rows(report, "\n".join(self._decisions()), waiting)
+        else:
+            yield report_rows(report)
         freeze_once("join")
 
     def handleExpiredTimer(  # noqa: N802 -- Spark's name
@@ -315,7 +319,7 @@ class CoreProcessor(StatefulProcessor):
     ) -> tuple[dict[StreamName, Envelope], dict[StreamName, pa.RecordBatch], dict[StreamName, int], _Counts]:
         """Open the envelopes and leave out late rows. Also return lone rows, and how far each stream has come.
 
-        That is in rows, or with ``idle`` in time.
+        That is in rows, or in a time window in time.
         """
         schemas = self._streams.schemas
         opened: dict[StreamName, list[tuple[int, Envelope]]] = {stream: [] for stream in schemas}

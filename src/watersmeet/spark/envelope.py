@@ -73,7 +73,7 @@ ENVELOPE: Final[Columns] = {
     "blob": "binary",
 }
 """``part`` orders a stream's envelopes, in whichever order they come; ``counts`` says how many rows each stream of a
-count window has had, or with ``idle`` one number: the largest timestamp that a task has seen; ``generation`` and
+count window has had, or in a time window one number: the largest timestamp that a task has seen; ``generation`` and
 ``oldest`` are the newest and the oldest live generation by which the rows were routed; ``lone`` rows of a preserved
 side can match nobody."""
 COUNT: Final = "count "
@@ -182,7 +182,7 @@ def packer(
         router = routes.now()
         largest = None
         for rows in collected(batches, streams.schemas[stream]):
-            if streams.idle is not None:
+            if streams.lateness is not None:
                 largest = largest_time(largest, *times_of(streams, stream, rows))
             keep, without = joinable(streams, stream, rows)
             nulls += without
@@ -307,7 +307,7 @@ def _heartbeats(
 ) -> pa.RecordBatch:
     """Return an empty envelope for every core and for the keeper; the first has the number of rows left out.
 
-    All have the task's ``largest`` timestamp, where cores have to know it.
+    All have the task's ``largest`` timestamp, in a time window.
     """
     cores = (*core_ids, KEEPER)
     null_rows = np.zeros(len(cores), np.int64)

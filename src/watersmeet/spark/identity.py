@@ -2,8 +2,8 @@
 
 Every manifest has them in a readable form, with their digest. Equal digests are equal joins. Otherwise the parts are
 compared one by one, and an error names those that differ, what they were and what they are. All other options may
-change from one start to the next: lateness, structure, what happens to late rows, balance. Columns that no condition
-reads may be added: rows that were stored before have null in them (see :mod:`watersmeet.spark.runs`).
+change from one start to the next: lateness, idle, structure, what happens to late rows, balance. Columns that no
+condition reads may be added: rows that were stored before have null in them (see :mod:`watersmeet.spark.runs`).
 
 The parts are written in the saved form (:mod:`watersmeet.spec.saved_form`), never as the text of an object, so code may
 be renamed.
@@ -49,7 +49,7 @@ WINDOW: Final = "window"
 KIND: Final = "how"
 """It is a part only of joins that are not inner, so that inner joins are what they always were."""
 MAY_CHANGE: Final = (
-    "lateness, structure, late, balance and the session's spark.watersmeet.… may change, and columns may be added"
+    "lateness, idle, structure, late, balance and the session's spark.watersmeet.… may change, and columns may be added"
 )
 
 
@@ -121,7 +121,7 @@ def identity_of(
         {
             "version": VERSION,
             PREDICATE: predicate_to_json(predicate),
-            WINDOW: {name: value for name, value in window_to_json(window).items() if name != "lateness"},
+            WINDOW: {name: value for name, value in window_to_json(window).items() if name not in ("lateness", "idle")},
             COLUMNS: {
                 stream: {name: kind for name, kind, _ in schema_to_json(schema)} for stream, schema in schemas.items()
             },

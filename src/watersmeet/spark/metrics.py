@@ -23,7 +23,7 @@ from watersmeet.spec.options import check_name
 __all__ = ["Balanced", "JoinProgress", "join_name", "metrics"]
 
 FIRST: Final = "watersmeet"
-FIELDS: Final = frozenset({"cores", "balance", "join", *totals(Total.DONE), *totals(Total.HELD)})
+FIELDS: Final = frozenset({"cores", "balance", "waiting_for", "join", *totals(Total.DONE), *totals(Total.HELD)})
 
 _numbers = itertools.count(1)
 
@@ -47,10 +47,14 @@ class JoinProgress:
     late_rows: int
     """Rows behind the watermark, left out."""
     null_rows: int
-    """Rows left out because a null cannot match."""
+    """Rows that meet nobody because a null cannot match."""
+    unmatched_rows: int
+    """With ``how``: rows that were given because they met nobody."""
     window_rows: int | None
     """Rows that the cores hold; a row counts on each core that stores it. None where no core heard of the batch."""
     state_bytes: int | None
+    waiting_for: str | None
+    """The stream that holds the watermark of a time window back; None where there is none."""
     balance: Balanced
     cores: tuple[Report, ...]
     """The same for each core that has rows or may get some."""
@@ -92,6 +96,7 @@ def _read(shown: Mapping[str, Any]) -> JoinProgress:
     balance = shown["balance"]
     return JoinProgress(
         **{name: shown[name] for name in (*totals(Total.DONE), *totals(Total.HELD))},
+        waiting_for=shown["waiting_for"],
         balance=Balanced(balance["generation"], tuple(balance["decisions"])),
         cores=tuple(Report.read(core) for core in shown["cores"] if core is not None),
         join=shown["join"],

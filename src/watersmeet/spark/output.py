@@ -84,9 +84,15 @@ class Report:
 
 
 REPORT: Final[Columns] = {column.name: column.metadata["kind"] for column in fields(Report)}
-OUTPUT: Final[Columns] = {"blob": "binary", "file": "string", "place": "bigint", "decisions": "string"} | REPORT
-"""Results in files or blobs, with a place in each where they are in order, and for each core and
-micro-batch a report. The keeper's row has the reasons for the newest generation."""
+OUTPUT: Final[Columns] = {
+    "blob": "binary",
+    "file": "string",
+    "place": "bigint",
+    "decisions": "string",
+    "waiting_for": "string",
+} | REPORT
+"""Results in files or blobs, with a place in each where they are in order, and for each core and micro-batch a report.
+The keeper's row has the reasons for the newest generation, and the stream that the watermark waits for."""
 
 
 def totals(total: Total) -> list[str]:
@@ -102,20 +108,23 @@ def result_rows(results: pa.Table) -> pd.DataFrame:
 
 def ordered_rows(blobs: pa.BinaryArray, places: Int64s) -> pd.DataFrame:
     """Return rows of ``OUTPUT`` with results in order: in blobs, since another machine may be the one to read them."""
-    return _rows(blobs, None, Report(), places=places)
+    return _rows(blobs, None, Report(), place=places)
 
 
-def report_rows(report: Report, decisions: str | None = None) -> pd.DataFrame:
-    """Return a row of ``OUTPUT``: a report, and the keeper's reasons."""
-    return _rows(pa.nulls(1, pa.binary()), None, report, decisions)
+def report_rows(report: Report, decisions: str | None = None, waiting_for: StreamName | None = None) -> pd.DataFrame:
+    """Return a row of ``OUTPUT``: a report, and of the keeper reasons and the stream that is waited for."""
+    return _rows(pa.nulls(1, pa.binary()), None, report, decisions=decisions, waiting_for=waiting_for)
 
 
 def _rows(
     blobs: pa.BinaryArray,
     file: str | None,
     report: Report,
+    *,
+    place: Int64s | None = None,
     decisions: str | None = None,
-    places: Int64s | None = None,
+    waiting_for: StreamName | None = None,
 ) -> pd.DataFrame:
     blob = pd.array(blobs, pd.ArrowDtype(pa.binary()))
-    return pd.DataFrame({"blob": blob, "file": file, "place": places, "decisions": decisions} | asdict(report))
+    more = {"blob": blob, "file": file, "place": place, "decisions": decisions, "waiting_for": waiting_for}
+    return pd.DataFrame(more | asdict(report))

@@ -113,6 +113,7 @@ def _observed(joined: DataFrame, name: str, digest: str) -> DataFrame:
             F.max("generation").alias("generation"),
             F.filter(decisions, lambda reason: reason != "").alias("decisions"),
         ).alias("balance"),
+        F.max("waiting_for").alias("waiting_for"),
         F.coalesce(F.max(F.lit(digest)), F.lit(digest)).alias("join"),  # also where no core heard of it
     )
 
