@@ -26,10 +26,13 @@ def main(left: str, right: str, on: str, seconds: str) -> None:
     window = wm.time_window(seconds, ts="ts")
     home = tempfile.mkdtemp()
     query = run(wm.join(stream(spark, left), stream(spark, right), on, window, name="near"), home)
+    table = tempfile.mkdtemp()
+    run(wm.join(stream(spark, left), spark.read.parquet(right), on, None), table)
     batch = wm.join(spark.read.parquet(left), spark.read.parquet(right), on, window)
     answer = {
         "session": type(spark).__module__,
         "streaming": sorted(committed(spark, home).items()),
+        "looked up": sorted(committed(spark, table).items()),
         "batch": sorted(ids(batch).items()),
         "metrics": sum(wm.metrics(progress)["near"].pairs for progress in query.recentProgress),
         "cores": sum(core.pairs for progress in query.recentProgress for core in wm.metrics(progress)["near"].cores),

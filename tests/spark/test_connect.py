@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 
 import watersmeet as wm
 from streams import ids
@@ -56,7 +57,10 @@ def test_connect_equals_classic(spark: SparkSession, folder_of: Streams, tmp_pat
     assert finished.returncode == 0, finished.stderr
     answer = json.loads(finished.stdout.splitlines()[-1])
     assert answer["session"] == "pyspark.sql.connect.session"
-    for way in ("streaming", "batch"):
-        assert Counter({tuple(pair): count for pair, count in answer[way]}) == classic, way
+    both = frames[0].alias("left").join(frames[1].alias("right"), F.expr(on))
+    expected = dict.fromkeys(("streaming", "batch"), classic)
+    expected["looked up"] = ids(both.selectExpr("left.id left_id", "right.id right_id"))
+    for way, pairs in expected.items():
+        assert Counter({tuple(pair): count for pair, count in answer[way]}) == pairs, way
     assert answer["metrics"] == answer["cores"] == classic.total()
     assert answer["held"] > 0

@@ -44,10 +44,22 @@ ROWS = 300
 # --- in this process: every predicate -----------------------------------------------------------------------------
 
 
+@settings(suppress_health_check=SUPPRESSED)
+@given(data=st.data())
+def test_oracle_any_predicate(data: st.DataObject) -> None:
+    for kind in data.draw(st.permutations(KINDS))[:3]:
+        _looked_up(kind, data)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @settings(suppress_health_check=SUPPRESSED)
 @given(data=st.data())
 def test_oracle_every_predicate(kind: str, data: st.DataObject) -> None:
+    _looked_up(kind, data)
+
+
+def _looked_up(kind: str, data: st.DataObject) -> None:
     case = data.draw(cases(kind))
     side: StreamName = data.draw(st.sampled_from(["left", "right"]))
     how = data.draw(st.sampled_from(KINDS_OF_JOIN[side]))

@@ -52,7 +52,9 @@ def _truth(spark: SparkSession, folder: Path, on: str, right_ts: str) -> Counter
     return ids(both.selectExpr("left.id left_id", "right.id right_id"))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["one timestamp", pytest.param("one timestamp, a watermark", marks=pytest.mark.long), "two timestamps"]
+)
 def test_a_pair_comes_once(spark: SparkSession, folder_of: Streams, tmp_path: Path, case: str) -> None:
     on, right_ts = CASES[case]
     folder = folder_of("rows", _tables())
