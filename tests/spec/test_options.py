@@ -33,7 +33,7 @@ def test_what_the_table_allows_is_taken_and_nothing_else(name: str) -> None:
     assert allowed == "  allowed: " + ", ".join([*map(repr, CHOICES[name]), *filter(None, [BESIDE.get(name)])])
 
 
-@pytest.mark.parametrize(("name", "value"), [("late", "keep"), ("structure", "tree"), ("cores", 0), ("cores", True)])
+@pytest.mark.parametrize(("name", "value"), [("late", "hold"), ("structure", "tree"), ("cores", 0), ("cores", True)])
 def test_joins_of_two_streams_and_of_many_refuse_in_the_same_words(name: str, value: object) -> None:
     texts = []
     for join in (two, many):
