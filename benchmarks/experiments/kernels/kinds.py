@@ -1,7 +1,8 @@
 """Outer, semi and anti joins against the inner one: what it costs to know which rows meet nobody.
 
 One join of each kind is fed the same rows, turn by turn, large pushes and small ones. The windows are full and rotate;
-in a push all is inside the clock but generating rows. A row meets about one other, so a third of all rows meet nobody.
+in a push all is inside the clock but generating rows. A row meets about one other on each side of it in time, so one
+in seven meets nobody.
 The answers must agree: an outer join has the inner join's pairs, an anti join the left join's rows that met nobody, and
 semi and anti joins have each left row once between them, when all have finished.
 """

@@ -1,9 +1,9 @@
 """Marks: which rows of one side have met another, by their numbers.
 
 Design. A byte for each number, in one array that begins at some number and grows at its end. Rows that are *watched*
-may still be asked for; all others may be forgotten, and count as marked. When the array is full it is made anew, and
-begins later: where few rows are watched it does not reach back to the oldest of them, whose marks are kept one by one.
-So one row that stays for ever, as a wrong clock may bring it, does not keep all marks after it.
+have no mark and may still be asked for; all others may be forgotten, and count as marked. When the array is full it is
+made anew, and begins later: where few rows are watched it does not reach back to the oldest of them, whose marks are
+kept one by one. So one row that stays for ever, as a wrong clock may bring it, does not keep all marks after it.
 
 Cost: a byte per number, of at most ``SPARSE`` times as many numbers as rows are watched, and a look at it per pair.
 """
@@ -37,17 +37,14 @@ class Marks:
         return end <= self._first + len(self._marks)
 
     def make_room(self, end: int, watched: Int64s) -> None:
-        """Make marks for all numbers before ``end``, and forget what is not watched if it is old."""
+        """Make marks for all numbers before ``end``; of old ones forget all but those watched, which are unmarked."""
         oldest = int(watched.min()) if len(watched) else end
         first = max(self._first, oldest, end - SPARSE * len(watched) - LEAST_NUMBERS)
         old = np.sort(watched[watched < first])
-        old_marks = np.zeros(len(old), np.bool_)  # those that only now arrive have none
-        known = int(np.searchsorted(old, self._first + len(self._marks)))
-        old_marks[:known] = self.are_marked(old[:known])
         marks = np.zeros(2 * (end - first) + LEAST_NUMBERS, np.bool_)
         kept = self._marks[first - self._first :]
         marks[: len(kept)] = kept
-        self._first, self._marks, self._old, self._old_marks = first, marks, old, old_marks
+        self._first, self._marks, self._old, self._old_marks = first, marks, old, np.zeros(len(old), np.bool_)
 
     def mark(self, numbers: Int64s) -> Int64s:
         """Mark rows; return which of them, each where it stands first, were not marked before."""
