@@ -172,11 +172,8 @@ class Unmatched:
 
     def restore(self, side: StreamName, batches: list[KeyedBatch], waiting: list[Bools]) -> None:
         """Take note of a side's restored rows, with numbers, and of which of them wait."""
-        if side not in self._waiting or not batches:
+        if side not in self._waiting:
             return
-        numbers = np.concatenate([numbers_of(batch.rows) for batch in batches])
-        marks = self._waiting[side].marks
-        marks.make_room(int(numbers.max()) + 1, numbers)  # at once: cores' rows have numbers in any order
         for batch, waits in zip(batches, waiting, strict=True):
             self._wait(batch)
-            marks.mark(numbers_of(batch.rows)[~waits])
+            self._waiting[side].marks.mark(numbers_of(batch.rows)[~waits])
