@@ -317,3 +317,17 @@ def test_cores_whose_rows_have_numbers_in_any_order_are_restored(topology: str) 
     for other in TOPOLOGIES:
         with wm.StreamJoin.restore(snapshot.write_snapshot(turned), topology=other) as restored:
             assert sorted(restored.finish()["id"].to_pylist()) == list(range(8))
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_numbers_of_slices_of_time_come_in_any_order(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an order rows are numbered as they arrive, and then joined in the order of time: here backwards."""
+    monkeypatch.setattr("watersmeet.engine.marks.LEAST_NUMBERS", 1)
+    monkeypatch.setattr("watersmeet.engine.marks.SPARSE", 0)
+    pushes = [(rows(list(range(60, 0, -1))), rows(list(range(60, 0, -2))))]
+    for topology in TOPOLOGIES:
+        window = wm.time_window("1 microsecond", ts="ts")
+        with small_windows(), join_of("left.x = right.x", window, how=how, topology=topology, order="inner") as join:
+            found = Counter(ids_of_kind(join.push(left=pushes[0][0], right=pushes[0][1])))
+            found.update(ids_of_kind(join.finish()))
+        assert found == truth(how, "left.x = right.x", window, pushes)
