@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -299,3 +300,34 @@ def test_a_kind_that_does_not_fit_its_format_is_refused() -> None:
             wm.StreamJoin.restore(layout.write_sections(snapshot.MAGIC, snapshot.WAITING_VERSION, other))
     with pytest.raises(wm.SnapshotError):
         wm.StreamJoin.restore(layout.write_sections(snapshot.MAGIC, snapshot.VERSION, sections))
+
+
+@pytest.mark.parametrize("topology", ["splitjoin", "low_latency_handshake", "panjoin"])
+def test_cores_whose_rows_have_numbers_in_any_order_are_restored(topology: str) -> None:
+    """The first core's rows need not be the oldest: those of the others still wait."""
+    options = {"how": "anti", "topology": topology, "cores": 3}
+    with join_of("left.x = right.x", wm.count_window(9), **options) as join:
+        join.push(left=rows([0] * 8))
+        saved = snapshot.read_snapshot(join.snapshot())
+    turned = replace(
+        saved,
+        segments={side: some[::-1] for side, some in saved.segments.items()},
+        waiting={side: some[::-1] for side, some in saved.waiting.items()},
+    )
+    for other in TOPOLOGIES:
+        with wm.StreamJoin.restore(snapshot.write_snapshot(turned), topology=other) as restored:
+            assert sorted(restored.finish()["id"].to_pylist()) == list(range(8))
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_numbers_of_slices_of_time_come_in_any_order(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an order rows are numbered as they arrive, and then joined in the order of time: here backwards."""
+    monkeypatch.setattr("watersmeet.engine.marks.LEAST_NUMBERS", 1)
+    monkeypatch.setattr("watersmeet.engine.marks.SPARSE", 0)
+    pushes = [(rows(list(range(60, 0, -1))), rows(list(range(60, 0, -2))))]
+    for topology in TOPOLOGIES:
+        window = wm.time_window("1 microsecond", ts="ts")
+        with small_windows(), join_of("left.x = right.x", window, how=how, topology=topology, order="inner") as join:
+            found = Counter(ids_of_kind(join.push(left=pushes[0][0], right=pushes[0][1])))
+            found.update(ids_of_kind(join.finish()))
+        assert found == truth(how, "left.x = right.x", window, pushes)

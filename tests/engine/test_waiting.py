@@ -82,9 +82,12 @@ def test_marks_are_forgotten_but_those_of_watched_rows() -> None:
     assert kept.nbytes < 1 << 19
     assert kept.are_marked(np.array([7, 100, end - 5, end - 4])).tolist() == [False, True, True, False]
     assert kept.mark(np.array([7, end - 4, 7, 100])).tolist() == [0, 1]
+    kept.watch(np.array([3, 5, end - 3]))  # they come late
+    assert kept.mark(np.array([4, 5, 5, 3, end - 3])).tolist() == [1, 3, 4]
+    assert kept.are_marked(np.array([3, 4, 5, end - 2])).tolist() == [True, True, True, False]
     copied = kept.copy()
-    copied.mark(np.array([end - 3]))
-    assert not kept.are_marked(np.array([end - 3]))[0]
+    copied.mark(np.array([end - 2]))
+    assert not kept.are_marked(np.array([end - 2]))[0]
 
 
 def test_rows_that_have_met_somebody_are_not_held() -> None:

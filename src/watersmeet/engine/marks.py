@@ -46,6 +46,19 @@ class Marks:
         marks[: len(kept)] = kept
         self._first, self._marks, self._old, self._old_marks = first, marks, old, np.zeros(len(old), np.bool_)
 
+    def watch(self, numbers: Int64s) -> None:
+        """Watch rows that have no mark yet, also those whose numbers lie before some that were forgotten.
+
+        Cores' saved rows, and a push's slices of time, have their numbers in any order.
+        """
+        if len(numbers) and int(numbers.min()) < self._first:
+            old = np.sort(numbers[numbers < self._first])
+            place = np.searchsorted(self._old, old)
+            self._old, self._old_marks = (
+                np.insert(self._old, place, old),
+                np.insert(self._old_marks, place, values=False),
+            )
+
     def mark(self, numbers: Int64s) -> Int64s:
         """Mark rows; return which of them, each where it stands first, were not marked before."""
         at = numbers - self._first

@@ -309,11 +309,13 @@ class Pairing:
     ) -> None:
         """Take in saved rows; ``waiting`` is looked at if it matters who met nobody."""
         for side, some in segments.items():
-            for number, segment in enumerate(some):
+            batches = []
+            for segment in some:
                 rows, sequence = segment if self._numbering is None else self._numbering.restore(side, segment)
                 self.topology.load(side, rows, sequence)
-                if self._unmatched is not None:
-                    arrival = None if sequence is None else Arrival(sequence, sequence)
-                    self._unmatched.restore(KeyedBatch(self._plan, side, rows, arrival), waiting[side][number])
+                arrival = None if sequence is None else Arrival(sequence, sequence)
+                batches.append(KeyedBatch(self._plan, side, rows, arrival))
+            if self._unmatched is not None:
+                self._unmatched.restore(side, batches, waiting[side])
         for side in OTHER_SIDE:
             self.topology.windows(side)  # all that was loaded takes its place now, not when somebody first looks

@@ -170,9 +170,10 @@ class Unmatched:
             return np.zeros(len(numbers), np.bool_)
         return np.isin(numbers, self._waiting[side].numbers())
 
-    def restore(self, batch: KeyedBatch, waits: Bools) -> None:
-        """Take note of restored rows, with numbers, and of which of them wait."""
-        if batch.side not in self._waiting:
+    def restore(self, side: StreamName, batches: list[KeyedBatch], waiting: list[Bools]) -> None:
+        """Take note of a side's restored rows, with numbers, and of which of them wait."""
+        if side not in self._waiting:
             return
-        self._wait(batch)
-        self._waiting[batch.side].marks.mark(numbers_of(batch.rows)[~waits])
+        for batch, waits in zip(batches, waiting, strict=True):
+            self._wait(batch)
+            self._waiting[side].marks.mark(numbers_of(batch.rows)[~waits])

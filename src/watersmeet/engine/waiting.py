@@ -85,6 +85,8 @@ class Waiting:
             for level in self._levels:
                 level[:] = [shorter for block in level if (shorter := self._shortened(block)) is not None]
             self.marks.make_room(end, np.concatenate([self.numbers(), numbers]))
+        else:
+            self.marks.watch(numbers)
         self._newest.append(_Block(rows, numbers, places, 0, int(places.min())))
         self._newest_rows += len(numbers)
         if self._newest_rows >= NEWEST_ROWS or len(self._newest) >= NEWEST_PUSHES:
