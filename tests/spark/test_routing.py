@@ -220,14 +220,18 @@ def _at_judges(
 
 
 @pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
-@given(data=st.data(), cores=st.integers(1, 7), ends=st.sampled_from([(3, 3), (0, 10), (-50, 60), (-(2**40), 2**41)]))
+@given(
+    data=st.data(),
+    cores=st.integers(1, 7),
+    ends=st.sampled_from([(3, 3), (0, 10), (-50, 60), (-(2**40), 2**41), (-(2**40), 2**40 + 1)]),
+)
 def test_oracle_a_row_has_one_judge_who_sees_all_that_it_meets(
     how: How, data: st.DataObject, cores: int, ends: tuple[int, int]
 ) -> None:
     """By buckets of whole numbers and of floats, of bands around zero or far from it; and by broadcast."""
     kind, lists = data.draw(st.sampled_from([(pa.int64(), INTEGERS), (pa.float64(), FLOATS)]))
     values = {side: data.draw(lists) for side in ("left", "right")}
-    if ends == (-(2**40), 2**41):  # values near each other's other end, whose roundings differ most
+    if ends[0] == -(2**40):  # values near each other's other end, whose roundings differ most
         values["left"] += [value + 2**40 for value in values["right"] if abs(value) < 2**52]
     below, above = ends
     plan = _plan(kind, band("k", "k", below=below, above=above))

@@ -18,11 +18,12 @@ core, and are not stored.
 *Shared pairs.* Where both sides have copies (a full join by buckets or by broadcast), several cores may find one pair.
 The one that judges its left row gives it. Each of the two rows' judges finds it.
 
-*Order.* In a time window a side with marks is stored in the order of its rows' fingerprints, over the columns that
-decide whether two rows meet. Rows with equal fingerprints meet the same rows. So a mark means the same whichever order
-an attempt had the rows in.
+*Order.* In a time window a side with marks is stored in the order of its rows' timestamps, and rows of one moment in
+that of their fingerprints, over the columns that decide whether two rows meet. Rows that are equal in both meet the
+same rows. So a mark means the same whichever order an attempt had the rows in.
 
-Cost: a hash and a sort of the new rows, and a bit for each. Rows are looked at once more when they are judged.
+Cost: a sort of the new rows, unless they come in order, and a bit for each. They are looked at once more when they are
+judged.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.fingerprint import fingerprints
+from watersmeet.columns.gather import gather_columns
 from watersmeet.engine.result import gather_pairs, in_tables, unmatched_rows
 from watersmeet.kernels.sorted_keys import sort_keys
 from watersmeet.spark.envelope import Envelope
@@ -54,6 +56,8 @@ __all__ = ["Judge"]
 
 BITS: Final = 8
 """Bits of a byte."""
+FEW: Final = 64
+"""With fewer numbers than one for this many rows, sorting them is cheaper than looking at all rows."""
 
 
 class Judge:
@@ -84,11 +88,10 @@ class Judge:
     def enter(self, side: StreamName, new: Envelope) -> Envelope:
         """Return what has come of a side in the order in which it is stored; results are about these rows now."""
         self._met = np.zeros(new.rows.num_rows, bool)
-        if side in self._watched and self._plan.time is not None and new.rows.num_rows:
-            time = next(columns_of(self._plan.axes[self._plan.time].of(side))).name
+        if side in self._watched and new.times is not None:
             deciding = {column.name for column in columns_of(self._plan.predicate) if column.stream == side}
-            found = fingerprints(new.rows, sorted(deciding | {time}))
-            new = new.take(sort_keys(found, np.arange(len(found), dtype=np.int32)))
+            order = _order_of(new.rows.select(sorted(deciding)), new.times)
+            new = new if order is None else new.take(order)
         self._elsewhere = None if new.judged is None else ~new.judged
         return new
 
@@ -106,7 +109,7 @@ class Judge:
             fresh = self._mark(batch, match)
             if self._how == "semi" and len(fresh):
                 rows = batch.rows if batch.side == "left" else match.stored
-                yield unmatched_rows(rows.take(pa.array(np.unique(fresh))), "left", self._result)
+                yield pa.Table.from_arrays(gather_columns([rows], [_once(fresh, rows.num_rows)]), schema=self._result)
 
     def stored(self, side: StreamName, run: Run, segment: Segment) -> None:
         """Give the new rows of a side, which are a run now, their marks."""
@@ -182,6 +185,32 @@ class Judge:
     def without(self, side: StreamName, rows: pa.RecordBatch) -> pa.Table:
         """Return rows of a preserved side that met nobody as results."""
         return unmatched_rows(rows, side, self._result)
+
+
+def _order_of(deciding: pa.RecordBatch, times: Int64s) -> Int32s | None:
+    """Return the order in which rows are stored, by their timestamps and ``deciding`` columns; None: as they come."""
+    if (times[1:] > times[:-1]).all():
+        return None
+    order = sort_keys(times, np.arange(len(times), dtype=np.int32))
+    ordered = times[order]
+    tied = np.zeros(len(times), bool)
+    tied[1:] = ordered[1:] == ordered[:-1]
+    tied[:-1] |= tied[1:]
+    if tied.any() and deciding.num_columns:
+        some = order[tied]
+        found = fingerprints(deciding.take(pa.array(some)), deciding.schema.names)
+        within = sort_keys(found, np.arange(len(some), dtype=np.int32))
+        order[tied] = some[sort_keys(ordered[tied], within)]
+    return order
+
+
+def _once(numbers: Int32s | Int64s, rows: int) -> Int32s:
+    """Return numbers of rows, each once."""
+    if len(numbers) * FEW < rows:
+        return np.unique(numbers).astype(np.int32)
+    found = np.zeros(rows, bool)
+    found[numbers] = True
+    return np.flatnonzero(found).astype(np.int32)
 
 
 def _rows_of(segment: Segment) -> Stored:

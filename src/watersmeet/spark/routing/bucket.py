@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.balance.generation import RoutingTable
@@ -62,13 +64,15 @@ class Bucket(Grouped[JoinPlan]):
             return super().route(stream, rows, first, table, counts=counts)
         judge = table.newest.first_owner[self._looked_for(stream, rows, HERE).groups(table.newest)]
         routes = place_right(table, self.buckets(stream, rows))
+        low, high = self._reach(stream)
+        if not low <= HERE[0] <= high:  # then no row's band touches its own bucket but by chance
+            routes = _with_judges(routes, judge)
         return [replace(route, judged=judge[route.rows] == route.core) for route in routes]
 
     def _reach(self, stream: StreamName) -> Reach:
         """Return by how much the values that rows of a stream are looked for by differ from their own."""
         low, high = reach_of(self.plan.axes[self.axis])
-        low, high = (low, high) if stream == "right" else (-high, -low)
-        return (min(low, HERE[0]), max(high, HERE[1])) if self.how == "full" else (low, high)
+        return (low, high) if stream == "right" else (-high, -low)
 
     def _looked_for(self, stream: StreamName, rows: pa.RecordBatch, reach: Reach) -> Buckets:
         axis = self.plan.axes[self.axis]
@@ -84,3 +88,14 @@ class Bucket(Grouped[JoinPlan]):
     def earlier_text(self) -> str:
         """Return the text of format 3."""
         return text_of("Routing", kind=self.name, cores=self.cores, axis=self.axis)
+
+
+def _with_judges(routes: list[Route], judge: npt.NDArray[np.uint16]) -> list[Route]:
+    """Return routes by which every row also goes to its judge."""
+    found = {route.core: route.rows for route in routes}
+    more = []
+    for core in sorted({*found, *np.unique(judge).tolist()}):
+        comes = judge == core
+        comes[found.get(core, slice(0))] = True
+        more.append(Route(core, np.flatnonzero(comes)))
+    return more
