@@ -14,7 +14,7 @@ core. A core that has not heard of all goes by the query's, which lies at most `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from watersmeet.spec.expression import StreamName
@@ -45,8 +45,8 @@ class Clock:
         return known if known.behind == behind else cls(behind, query, known.largest)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what :meth:`at` reads."""
-        return asdict(self)
+        """Return what :meth:`at` reads: the same in whichever order the streams were heard."""
+        return {"behind": self.behind, "since": self.since, "largest": dict(sorted(self.largest.items()))}
 
     def hear(self, largest: Mapping[StreamName, int]) -> None:
         """Take note of the largest timestamps of a micro-batch, which count from the next one on."""
