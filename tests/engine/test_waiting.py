@@ -76,7 +76,7 @@ def test_marks_are_forgotten_but_those_of_watched_rows() -> None:
     """One row that is watched for ever does not keep the marks of all that came after it."""
     kept = Marks()
     for end in range(1 << 15, 1 << 23, 1 << 15):
-        if not kept.has_room(end - 5, end):
+        if not kept.has_room(end):
             kept.make_room(end, np.array([7, end - 5, end - 4]))
         kept.mark(np.array([end - 5]))
     assert kept.nbytes < 1 << 19

@@ -32,17 +32,17 @@ class Marks:
         self._old = np.empty(0, np.int64)  # numbers before the first one that are watched, in order
         self._old_marks = np.zeros(0, np.bool_)
 
-    def has_room(self, begin: int, end: int) -> bool:
-        """Tell whether all numbers from ``begin`` to before ``end`` have a mark, as new ones need it."""
-        return self._first <= begin and end <= self._first + len(self._marks)
+    def has_room(self, end: int) -> bool:
+        """Tell whether all numbers before ``end`` have a mark, or are forgotten."""
+        return end <= self._first + len(self._marks)
 
     def make_room(self, end: int, watched: Int64s) -> None:
         """Make marks for all numbers before ``end``; of old ones forget all but those watched, which are unmarked."""
         oldest = int(watched.min()) if len(watched) else end
         first = max(self._first, oldest, end - SPARSE * len(watched) - LEAST_NUMBERS)
         old = np.sort(watched[watched < first])
+        marks = np.zeros(2 * (end - first) + LEAST_NUMBERS, np.bool_)
         kept = self._marks[first - self._first :]
-        marks = np.zeros(max(2 * (end - first) + LEAST_NUMBERS, len(kept)), np.bool_)
         marks[: len(kept)] = kept
         self._first, self._marks, self._old, self._old_marks = first, marks, old, np.zeros(len(old), np.bool_)
 

@@ -80,8 +80,8 @@ class Waiting:
         """Let rows wait until nobody can meet what lies at their places; None: only watch them."""
         if not len(numbers):
             return
-        begin, end = int(numbers.min()), int(numbers.max()) + 1
-        if not self.marks.has_room(begin, end):  # slices of time, and restored segments, may come in another order
+        end = int(numbers.max()) + 1
+        if not self.marks.has_room(end):
             for level in self._levels:
                 level[:] = [shorter for block in level if (shorter := self._shortened(block)) is not None]
             self.marks.make_room(end, np.concatenate([self.numbers(), numbers]))
