@@ -276,6 +276,7 @@ def pair_query(
     how: How = "inner",
     ends: bool = False,
     behind: int = 0,
+    follows: bool = False,
     late: str = "drop",
 ) -> Query:
     """Return a join of two streams; with ``ends`` a micro-batch is all there is, as with batch DataFrames."""
@@ -299,6 +300,7 @@ def pair_query(
             how=how,
             ends=ends,
             behind=behind,
+            follows=follows,
             kept_late=kept_late,
         )
 

@@ -162,10 +162,10 @@ def test_the_keeper_sees_which_stream_the_watermark_waits_for() -> None:
 def test_a_clock_that_goes_by_another_rule_begins_anew() -> None:
     plan = plan_join(SCHEMA, SCHEMA, parse_predicate(ON), WINDOW, "auto")
     clock = Clock.at(5000, 3000, None)
-    assert clock.watermark(5000, plan) == 5_000_000, "as far as the query has come"
-    assert clock.watermark(5001, plan) == 8_001_000, "from here on the query is behind"
+    assert clock.advance(5000, plan) == 5_000_000, "as far as the query has come"
+    assert clock.advance(5001, plan) == 8_001_000, "from here on the query is behind"
     again = Clock.at(6000, 3000, clock.to_json())
-    assert again.watermark(6000, plan) == 9_000_000
-    assert Clock.at(6000, 0, clock.to_json()).watermark(6000, plan) == 6_000_000
-    assert Clock.at(-1, 3000, None).watermark(-1, plan) is None
+    assert again.advance(6000, plan) == 9_000_000
+    assert Clock.at(6000, 0, clock.to_json()).advance(6000, plan) == 8_001_000, "it does not go back"
+    assert Clock.at(-1, 3000, None).advance(-1, plan) is None
     assert timedelta(milliseconds=clock.behind) == timedelta(seconds=3)

@@ -133,6 +133,29 @@ def test_oracle_another_join_follows_over_a_restart(
     assert found.total() > 300
 
 
+def one_a_second(seconds: range, modulus: int) -> pa.Table:
+    """Return a row a second; its k is what is left of the second."""
+    moments = pa.array([START + second * SECOND for second in seconds], pa.timestamp("us", "UTC"))
+    return pa.table({"id": list(seconds), "ts": moments, "k": [second % modulus for second in seconds]})
+
+
+def test_a_join_takes_what_an_anti_join_before_it_gives(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path
+) -> None:
+    """Such a row lies behind the watermark that has just decided it, and not behind the one before."""
+    steps = [range(5), range(5, 10), range(10, 15), range(15, 20), range(20, 60)]
+    window = wm.time_window("4 seconds", ts="ts")
+    seconds = folder_of("seconds", [one_a_second(step, 2) for step in steps])
+    every, odd = stream(spark, seconds), stream(spark, seconds).filter("k = 1")
+    other = stream(spark, folder_of("other", [one_a_second(step, 1 << 20) for step in steps]))
+    even = wm.join(every, odd, "left.k = right.k", window, how="anti", name="even")
+    query = run(wm.join(even, other, "left.id = right.k", window, late="error", name="then"), tmp_path / "home")
+    found = sorted(row.left_id for row in spark.read.parquet(f"{tmp_path}/home/pairs").collect())
+    assert found[:8] == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert len(found) == len(set(found))
+    assert len(found) == sum(wm.metrics(progress)["even"].unmatched_rows for progress in query.recentProgress)
+
+
 def test_a_watermark_of_the_users_is_kept_and_then_results_have_none(spark: SparkSession, folder_of: Streams) -> None:
     left, right = both(folder_of, range(1))
     own = stream(spark, left).withWatermark("ts", "20 seconds")

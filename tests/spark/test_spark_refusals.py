@@ -51,6 +51,16 @@ def test_a_watermark_shorter_than_the_lateness(spark: SparkSession, tmp_path: Pa
     wm.join(frame.withWatermark("ts", "40 seconds"), frame.withWatermark("ts", "30 seconds"), wm.equal("k"), window)
 
 
+def test_a_watermark_of_the_stream_that_is_ahead(spark: SparkSession) -> None:
+    policy, frame = "spark.sql.streaming.multipleWatermarkPolicy", spark.createDataFrame([], "k long")
+    spark.conf.set(policy, "max")
+    try:
+        with pytest.raises(wm.SpecificationError, match="multipleWatermarkPolicy is 'max'"):
+            wm.join(frame, frame, wm.equal("k"), wm.count_window(3))
+    finally:
+        spark.conf.unset(policy)
+
+
 def test_timestamps_on_which_spark_has_no_watermarks(spark: SparkSession, tmp_path: Path) -> None:
     window = wm.time_window("1 minute", ts="ts")
     frame = _stream(spark, tmp_path, "ts timestamp_ntz, k long")

@@ -9,6 +9,9 @@ too far.
 With ``idle`` every core hears in every micro-batch how far each stream has come, and keeps it: the watermark of the
 next one follows from that (:func:`~watersmeet.window.streams.watermark_of`), so a replay decides the same, on every
 core. A core that has not heard of all goes by the query's, which lies at most ``idle`` further behind.
+
+Invariant: the join's own watermark never goes back, whatever options change from one start to the next: what was
+decided by it stays decided. So a core keeps how far it has *reached*.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ class Clock:
     """The query's watermark, in milliseconds, since which it does."""
     largest: dict[StreamName, int] = field(default_factory=dict)
     """The largest timestamp of each stream that has had rows, as far as this core has heard of them."""
+    reached: int | None = None
+    """The join's own watermark in this core's last micro-batch, in units of the timestamps; None if there was none."""
 
     @classmethod
     def at(cls, query: int, behind: int, saved: Mapping[str, Any] | None) -> Self:
@@ -42,11 +47,16 @@ class Clock:
         if saved is None:
             return cls(behind, query)
         known = cls(**saved)
-        return known if known.behind == behind else cls(behind, query, known.largest)
+        return known if known.behind == behind else cls(behind, query, known.largest, known.reached)
 
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`at` reads: the same in whichever order the streams were heard."""
-        return {"behind": self.behind, "since": self.since, "largest": dict(sorted(self.largest.items()))}
+        return {
+            "behind": self.behind,
+            "since": self.since,
+            "largest": dict(sorted(self.largest.items())),
+            "reached": self.reached,
+        }
 
     def hear(self, largest: Mapping[StreamName, int]) -> None:
         """Take note of the largest timestamps of a micro-batch, which count from the next one on."""
@@ -57,13 +67,14 @@ class Clock:
         """Return the stream that holds the join's watermark back, if there is one."""
         return waiting_for(streams, {stream: self.largest.get(stream) for stream in streams.schemas})
 
-    def watermark(self, query: int, streams: Streams) -> int | None:
-        """Return the join's own watermark, in units of the timestamps, or None while there is none."""
-        reached = []
+    def advance(self, query: int, streams: Streams) -> int | None:
+        """Return the join's own watermark in this micro-batch, which is kept; None while there is none."""
+        reached = [] if self.reached is None else [self.reached]
         if query > 0:  # there is none before 1970
             own = query + self.behind if query > self.since else query
             reached.append(own * 10 ** (streams.time_scale - MILLI_SCALE))
         if streams.idle is not None:
             heard = watermark_of(streams, {stream: self.largest.get(stream) for stream in streams.schemas})
             reached += [] if heard is None else [heard]
-        return max(reached, default=None)
+        self.reached = max(reached, default=None)
+        return self.reached

@@ -101,6 +101,7 @@ class CoreProcessor(StatefulProcessor):
         cache_bytes: int,
         fail_on_late: bool,
         behind: int,
+        follows: bool,
         kept_late: LateRows | None,
     ) -> None:
         self._streams = streams
@@ -109,6 +110,7 @@ class CoreProcessor(StatefulProcessor):
         self._cache_bytes = cache_bytes
         self._fail_on_late = fail_on_late
         self._behind = behind
+        self._follows = follows
         self._kept_late = kept_late
 
     @abstractmethod
@@ -168,8 +170,8 @@ class CoreProcessor(StatefulProcessor):
         core = int(key[0])
         manifest = self._open(core)
         clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
-        watermark = self._watermark(timerValues, clock)
-        arrived, lone, counted, counts = self._arrived(rows, watermark)
+        earlier, watermark = clock.reached, self._watermark(timerValues, clock)
+        arrived, lone, counted, counts = self._arrived(rows, earlier if self._follows else watermark)
         self.live = _agreed(counts.live, manifest)
         self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
@@ -292,7 +294,7 @@ class CoreProcessor(StatefulProcessor):
 
     def _watermark(self, timers: TimerValues, clock: Clock) -> int | None:
         """Return the join's own watermark in units of the timestamps, or None while there is none."""
-        return clock.watermark(timers.getCurrentWatermarkInMs(), self._streams) if self._is_timed else None
+        return clock.advance(timers.getCurrentWatermarkInMs(), self._streams) if self._is_timed else None
 
     def _expire(self, manifest: Manifest, reached: Mapping[StreamName, int | None]) -> dict[StreamName, int]:
         """Remove runs whose rows have all expired. Return the places before which rows have expired."""

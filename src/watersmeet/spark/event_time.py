@@ -54,6 +54,8 @@ class EventTime:
     idle: timedelta | None
     behind: int | None
     """Milliseconds by which the query's watermark lies behind the join's own; None: a watermark that is not ours."""
+    follows: bool = False
+    """Whether an input brings its watermark: then rows may come from an operator that the same watermark moves."""
 
     @property
     def held_back(self) -> int:
@@ -85,7 +87,10 @@ class EventTime:
     @property
     def _delay_of_query(self) -> timedelta:
         """How far the query's watermark lies behind the newest row; Spark counts whole milliseconds."""
-        return (self.lateness + (self.idle or timedelta(0))) // MILLISECOND * MILLISECOND + self.held_back * MILLISECOND
+        return (
+            -(-(self.lateness + (self.idle or timedelta(0))) // MILLISECOND) * MILLISECOND
+            + self.held_back * MILLISECOND
+        )
 
     @property
     def _delay(self) -> str:
@@ -106,7 +111,7 @@ def event_time(frames: Mapping[StreamName, DataFrame], window: Window | Windows)
     for stream in given:
         _check_given(frames[stream], stream, ts[stream], window)
     is_ours = not given and reach <= LONGEST_REACH
-    return EventTime(ts, window.lateness, window.idle, -(-reach // MILLISECOND) if is_ours else None)
+    return EventTime(ts, window.lateness, window.idle, -(-reach // MILLISECOND) if is_ours else None, bool(given))
 
 
 def with_plain_names(frame: DataFrame) -> DataFrame:

@@ -140,6 +140,7 @@ def join(
         cache_bytes=cache_bytes(spark),
         fail_on_late=late == "error",
         behind=times.held_back,
+        follows=times.follows,
         kept_late=kept_late,
         tables=tables,
         result=result,

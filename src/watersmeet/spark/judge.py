@@ -163,7 +163,7 @@ class Judge:
         """Judge rows that lie before some places, and yield those that met nobody; ``find`` returns a decoded run."""
         for side in preserved(self._how):
             until, since = before[side], manifest.judged.get(side)
-            if until is None:
+            if until is None or (since is not None and until <= since):
                 continue
             for run in manifest.runs[side]:
                 if run.low >= until or (since is not None and run.high < since):

@@ -58,6 +58,7 @@ class JoinProcessor(CoreProcessor):
         ends: bool = False,
         order: ResultOrder | None = None,
         behind: int = 0,
+        follows: bool = False,
         kept_late: LateRows | None = None,
     ) -> None:
         super().__init__(
@@ -67,6 +68,7 @@ class JoinProcessor(CoreProcessor):
             cache_bytes=cache_bytes,
             fail_on_late=fail_on_late,
             behind=behind,
+            follows=follows,
             kept_late=kept_late,
         )
         self._plan = plan

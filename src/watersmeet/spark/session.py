@@ -25,6 +25,7 @@ __all__ = ["bytes_setting", "check_session", "check_time_zone", "flag_setting", 
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+POLICY: Final = "spark.sql.streaming.multipleWatermarkPolicy"
 UTC_NAMES: Final = frozenset(
     {"UTC", "ETC/UTC", "UCT", "ETC/UCT", "GMT", "ETC/GMT", "ZULU", "Z", "+00:00", "GMT+0", "UTC+0"}
 )
@@ -87,6 +88,13 @@ def check_session(spark: SparkSession) -> None:
             f"the session's state store provider is {given or 'the default one'}",
             "RocksDB: transformWithState needs it",
             f'add .config("{PROVIDER}", "{ROCKSDB}") to the session\'s builder',
+        )
+    policy = spark.conf.get(POLICY, "min")
+    if policy != "min":
+        raise SpecificationError(
+            f"the session's {POLICY} is {policy!r}",
+            '"min", Spark\'s default: with any other policy rows of the slower stream are late that should be joined',
+            f"spark.conf.unset({POLICY!r}), and give the window idle=… for streams that pause",
         )
     check_workers(spark)
 

@@ -68,6 +68,7 @@ class MultiJoinProcessor(CoreProcessor):
         tables: Tables,
         centre: StreamName,
         behind: int = 0,
+        follows: bool = False,
         kept_late: LateRows | None = None,
     ) -> None:
         super().__init__(
@@ -77,6 +78,7 @@ class MultiJoinProcessor(CoreProcessor):
             cache_bytes=cache_bytes,
             fail_on_late=fail_on_late,
             behind=behind,
+            follows=follows,
             kept_late=kept_late,
         )
         self._plan = plan
