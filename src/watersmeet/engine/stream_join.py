@@ -61,8 +61,8 @@ class StreamJoin(Lifecycle):
     how
         ``"inner"`` returns pairs; ``"left"``, ``"right"`` and ``"full"`` also the rows of that side, or of both, that
         meet nobody: once, with nulls for the other side, when no row to come can meet them, or with ``finish``.
-        ``"semi"`` returns left rows alone, each with its first match, ``"anti"`` those that meet nobody. A row with a
-        null, or that fails a condition on its side alone, meets nobody; late rows are neither joined nor returned.
+        ``"semi"`` returns left rows alone, each as soon as it meets one, ``"anti"`` those that meet nobody. A row with
+        a null, or that fails a condition on its side alone, meets nobody; late rows are neither joined nor returned.
     topology
         How rows are spread over cores: ``"panjoin"`` (the fastest), ``"splitjoin"``, ``"low_latency_handshake"``,
         ``"handshake"`` or ``"kang"`` (one core, the three-step procedure). Every choice gives the same pairs. The push

@@ -5,7 +5,7 @@ here is done in the caller's turn, with tables that the topology has handed out:
 (:mod:`watersmeet.engine.marks`), and a topology knows nothing of marks. A row of a preserved side waits
 (:mod:`watersmeet.engine.waiting`) until the bounds of expiry have passed its place, in its own window: by these no row
 to come can meet it. A *semi* join has no row that waits to be given out; its left rows are watched, so that each is
-returned with its first match only.
+returned once, as soon as it meets one.
 
 Invariant: a row is given out as unmatched once, and only when all pairs that it is in have been seen. So it is asked
 what is decided only when nothing moves: then what the topology has found has been polled, and all rows that were let

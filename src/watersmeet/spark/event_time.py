@@ -144,7 +144,8 @@ def _check_given(frame: DataFrame, stream: StreamName, ts: str, window: TimeWind
         raise SpecificationError(
             f"the {stream} stream has a watermark already, its window idle={format_duration(window.idle)}",
             "idle with streams that have no watermark yet: the streams draw one watermark along together",
-            f"leave withWatermark({ts!r}, …) out and give the window that lateness, or leave idle out",
+            f"leave withWatermark({ts!r}, …) out and give the window that lateness; or this stream is the result of a "
+            "join: leave idle out",
         )
     delay = timedelta(milliseconds=int(delays[ts][DELAY] or 0))
     if delay < window.lateness and RESULT not in delays[ts]:

@@ -1,14 +1,17 @@
 """The identity of a join: the parts that its checkpoint depends on, as named and versioned data.
 
 Every manifest has them in a readable form, with their digest. Equal digests are equal joins. Otherwise the parts are
-compared one by one, and an error names those that differ, what they were and what they are. All other options may
-change from one start to the next: lateness, idle, structure, what happens to late rows, balance. Columns that no
-condition reads may be added: rows that were stored before have null in them (see :mod:`watersmeet.spark.runs`).
+compared one by one, and an error names those that differ, what they were and what they are. The kind of the join
+(``how``) is one of them. All other options may change from one start to the next: ``MAY_CHANGE`` names them. Columns
+that no condition reads may be added: rows that were stored before have null in them (see :mod:`watersmeet.spark.runs`).
 
 The parts are written in the saved form (:mod:`watersmeet.spec.saved_form`), never as the text of an object, so code may
 be renamed.
-``VERSION`` is raised when a part is added or gets another meaning. State of an earlier format had only a digest (see
-:mod:`watersmeet.spark.earlier`); the first micro-batch that reads it writes the parts.
+``VERSION`` is raised when a join that could be saved before gets another part, or a part another meaning. ``how`` is a
+part only of joins that are not inner, which no checkpoint had before, so it left the number as it was.
+
+State of an earlier format had only a digest (see :mod:`watersmeet.spark.earlier`); the first micro-batch that reads it
+writes the parts.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ WINDOW: Final = "window"
 KIND: Final = "how"
 """It is a part only of joins that are not inner, so that inner joins are what they always were."""
 MAY_CHANGE: Final = (
-    "lateness, idle, structure, late, balance and the session's spark.watersmeet.… may change, and columns may be added"
+    "lateness, idle, structure, late, balance, order, name and the session's spark.watersmeet.… may change, and "
+    "columns may be added"
 )
 
 

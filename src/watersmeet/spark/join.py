@@ -69,8 +69,8 @@ def join(
     how
         ``"inner"`` returns pairs. ``"left"``, ``"right"`` and ``"full"`` also return the rows of that side, or of both,
         that met nobody: once, with nulls for the other side, as soon as no row to come can meet them. ``"semi"``
-        returns each left row that meets one, once; ``"anti"`` those that meet nobody. All but ``"inner"`` are not
-        balanced.
+        returns left rows alone, each once, as soon as it meets one; ``"anti"`` those that meet nobody. All but
+        ``"inner"`` are not balanced.
     routing
         How rows are spread over cores: ``"hash"``, ``"bucket"`` or ``"broadcast"``; ``"auto"`` takes the first that
         applies.
@@ -81,7 +81,7 @@ def join(
     late
         ``"drop"`` leaves rows behind the watermark out and counts them; ``"error"`` fails the query; ``"keep"`` counts
         them and gives them with the results, which get a last column ``late``: null in a result, and in a late row,
-        which has nulls for all other streams, the name of its stream.
+        which has nulls for all other streams, the name of its stream. ``"semi"`` and ``"anti"`` have no ``"keep"``.
     balance
         ``"auto"`` moves load from busy cores to others while a streaming query runs, and spreads hot keys over several
         cores. It needs a folder that all machines share and that is kept with the checkpoint: the session's
@@ -89,8 +89,9 @@ def join(
         without a folder, every key stays on its core. It may change from one start to the next.
     order
         ``"outer"`` gives each micro-batch's results in the order of the later timestamp of their rows, ``"inner"``
-        those of one timestamp in the order of the earlier one; in a count window by the arrival of both. Then all
-        results go through one task and the next operator has one partition. It may change from one start to the next.
+        those of one timestamp in the order of the earlier one; in a count window, of inner joins alone, by the
+        arrival of both. Then all results go through one task and the next operator has one partition. It may change
+        from one start to the next.
     name
         Under which ``wm.metrics`` and the query's progress have the join's metrics. Joins of one query need different
         ones. By default the first join of this process is ``"watersmeet"``, the next ``"watersmeet 2"``, and so on. It

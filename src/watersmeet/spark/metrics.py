@@ -44,8 +44,9 @@ class JoinProgress:
     rows_in: int
     """Rows that reached a core; a row counts once for each core that it reaches."""
     pairs: int
+    """Pairs that were given, and with ``"semi"`` rows; without ``unmatched_rows``."""
     late_rows: int
-    """Rows behind the watermark, left out."""
+    """Rows behind the watermark, which are not joined; ``late="keep"`` gives them."""
     null_rows: int
     """Rows that meet nobody because a null cannot match."""
     unmatched_rows: int

@@ -64,6 +64,15 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "balance": get_args(Balance),
 }
 """Options that are one of a few; all others are numbers."""
+SPARKS_NAMES: Final[Mapping[str, How]] = {
+    "outer": "full",
+    "fullouter": "full",
+    "leftouter": "left",
+    "rightouter": "right",
+    "leftsemi": "semi",
+    "leftanti": "anti",
+}
+"""Spark's other names of kinds of joins, without ``_``, and what they are called here."""
 BESIDE: Final = {"order": "wm.relaxed(rows=…)"}
 """What an option may be beside its choices."""
 SECONDS: Final = ("batch_seconds",)
@@ -83,7 +92,7 @@ def check_options(**given: object) -> None:
         if name in CHOICES:
             if value not in CHOICES[name]:
                 allowed = ", ".join([*map(repr, CHOICES[name]), *([BESIDE[name]] if name in BESIDE else [])])
-                raise _refused(name, value, allowed, f"leave {name} out, or give one of these")
+                raise _refused(name, value, allowed, _choice_step(name, value))
         elif value is None and name in UNSET:
             continue
         elif name in SECONDS:
@@ -241,6 +250,16 @@ def _predicate_step(on: object, *, many: bool) -> str:
     names = on if isinstance(on, list | tuple) and on and all(isinstance(name, str) for name in on) else ["key"]
     written = [f'"a.{name}", "b.{name}"' if many else f'"{name}"' for name in names]
     return "give for example on=" + " & ".join(f"wm.equal({columns})" for columns in written) + f", or {text}"
+
+
+def _choice_step(name: str, value: object) -> str:
+    """Return what to do where one of a few was expected."""
+    if name == "how" and isinstance(value, str):
+        plain = value.lower().replace("_", "")
+        meant = SPARKS_NAMES.get(plain, plain)
+        if meant in CHOICES[name]:
+            return f'give how="{meant}"'
+    return f"leave {name} out, or give one of these"
 
 
 def _number_step(name: str, value: object, example: str) -> str:

@@ -58,7 +58,8 @@ class MultiStreamJoin(Lifecycle):
     """Joins two to eight streams over sliding windows, in this process.
 
     A result has one row of every stream. It exists iff the predicate holds and every row is still in its stream's
-    window when the latest of them arrives. Threads may share a join, as they may a ``StreamJoin``.
+    window when the latest of them arrives. So it is an inner join; it has no ``how``. Threads may share a join, as they
+    may a ``StreamJoin``.
 
     Parameters
     ----------

@@ -44,7 +44,8 @@ def multijoin(
     """Join DataFrames over sliding windows; all streaming, or all batch.
 
     A result has one row of every stream. It exists iff the predicate holds and every row is still in its stream's
-    window when the latest of them arrives. No intermediate result is ever stored.
+    window when the latest of them arrives. So it is an inner join; it has no ``how``. No intermediate result is ever
+    stored.
 
     Parameters
     ----------

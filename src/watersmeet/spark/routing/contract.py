@@ -1,4 +1,8 @@
-"""What a routing must do: send rows to cores so that every result is found on exactly one of them.
+"""What a routing must do: send rows to cores so that every result is given by exactly one of them.
+
+It is found on one core alone, but for two cases. In a full join by buckets or by broadcast several cores may find one
+pair, and the judge of its left row gives it. Of many streams several may find a result while owners of groups change
+(see :mod:`watersmeet.spark.multiway.processor`).
 
 Where rows come out that met nobody, every row of a preserved stream has *one judge*: a core that it and all rows come
 to that it can meet (see :mod:`watersmeet.spark.judge`). That is a row's home where it has one. Where rows of both
@@ -66,7 +70,8 @@ class Routing(ABC, Generic[Plan_co]):
     def of(cls, *join: Any, **further: Any) -> Self | None:  # noqa: ANN401 -- each takes what its joins have
         """Return the routing of a join, or None where its predicate does not allow it.
 
-        It takes the join's plan and the number of cores; one of many streams the stream with most rows too.
+        It takes the join's plan and the number of cores; one of two streams also the kind of the join (``how``), one of
+        many the stream with most rows.
         """
 
     @abstractmethod
