@@ -106,7 +106,7 @@ def test_late_rows_refuse_the_push_if_wanted() -> None:
         ({"window": wm.count_window(5, order_by="nothing")}, "nothing"),
         ({"strategy": "handshake"}, "'auto', 'circular', 'stashed'"),
         ({"structure": "tree"}, "bi_sort"),
-        ({"late": "keep"}, "'drop', 'error'"),
+        ({"late": "hold"}, "'drop', 'error', 'keep'"),
         ({"cores": 0}, "at least 1"),
         ({"stash_rows": 0}, "at least 1"),
         ({"wiring": ("a", "b")}, "each of the streams' names once: a, b, c"),

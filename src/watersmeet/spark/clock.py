@@ -6,9 +6,10 @@ and the query's watermark never goes back. So a core notes the query's watermark
 found when it first went by this. As long as the query has not come further, that is the join's own too, which is never
 too far.
 
-With ``idle`` every core hears in every micro-batch how far each stream has come, and keeps it: the watermark of the
-next one follows from that (:func:`~watersmeet.window.streams.watermark_of`), so a replay decides the same, on every
-core. A core that has not heard of all goes by the query's, which lies at most ``idle`` further behind.
+Every core hears in every micro-batch how far each stream has come, and keeps it: the watermark of the next one follows
+from that (:func:`~watersmeet.window.streams.watermark_of`), so a replay decides the same, on every core. With ``idle``
+the query's lies further behind, and it begins in 1970 only. A core that has not heard of all goes by the query's. Where
+the query's watermark is not ours, cores go by it alone.
 
 Invariant: the join's own watermark never goes back, whatever options change from one start to the next: what was
 decided by it stays decided. So a core keeps how far it has *reached*.
@@ -73,7 +74,7 @@ class Clock:
         if query > 0:  # there is none before 1970
             own = query + self.behind if query > self.since else query
             reached.append(own * 10 ** (streams.time_scale - MILLI_SCALE))
-        if streams.idle is not None:
+        if streams.idle is not None or self.behind:
             heard = watermark_of(streams, {stream: self.largest.get(stream) for stream in streams.schemas})
             reached += [] if heard is None else [heard]
         self.reached = max(reached, default=None)

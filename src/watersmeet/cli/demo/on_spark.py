@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 import watersmeet as wm
 from watersmeet.cli.demo.in_process import warm_up
-from watersmeet.cli.demo.market import COUNT_PAIRS, ON, QUESTION, WINDOW, cut, describe, generate
+from watersmeet.cli.demo.market import COUNT_PAIRS, ON, QUESTION, WINDOW, WINDOW_LENGTH, cut, describe, generate
 from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, say, show_pairs, stage, status
 from watersmeet.cli.extras import load
 from watersmeet.spark.java import find_java
@@ -179,7 +179,7 @@ def _metrics(progress: StreamingQueryProgress) -> wm.JoinProgress:
 
 
 def _status(progress: StreamingQueryProgress) -> str:
-    """Return the live line for one micro-batch, with its own rates."""
+    """Return the live line for one micro-batch, with its own rates; the join is ahead of the query's watermark."""
     metrics = _metrics(progress)
     seconds = progress.batchDuration / 1000
     watermark = datetime.fromisoformat(progress.eventTime["watermark"])
@@ -187,7 +187,7 @@ def _status(progress: StreamingQueryProgress) -> str:
         progress.numInputRows / seconds,
         metrics.pairs / seconds,
         metrics.window_rows or 0,
-        watermark if watermark > EPOCH else None,  # the epoch stands for none yet
+        watermark + WINDOW_LENGTH if watermark > EPOCH else None,  # the epoch stands for none yet
     )
 
 
