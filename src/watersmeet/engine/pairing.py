@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -283,13 +284,21 @@ class Pairing:
 
         Pairs of rows that are still on their way to each other are found, and this join will find them again.
         """
-        marks = None if self._unmatched is None else self._unmatched.marks()
+        return self._apart()._state(finished=finished)  # noqa: SLF001 -- another one of this class
+
+    def _apart(self) -> Pairing:
+        """Return the same with marks of its own: so an interrupt leaves no row marked whose result nobody has got."""
+        apart = copy(self)
+        if self._unmatched is not None:
+            apart._unmatched = self._unmatched.apart()  # noqa: SLF001 -- another one of this class
+        return apart
+
+    def _state(self, *, finished: bool) -> PairingState:
+        """Return the state after all that is owed has been returned."""
         owed = [] if finished else self._arranged(self._seen(self.topology.owed()), in_order=False)
         segments, waiting = {}, {}
         for side in OTHER_SIDE:
             segments[side], waiting[side] = self._saved(side)
-        if self._unmatched is not None and marks is not None:
-            self._unmatched.set_marks(marks)
         return PairingState(owed, segments, waiting)
 
     def _saved(self, side: StreamName) -> tuple[list[SavedSegment], list[Bools]]:
