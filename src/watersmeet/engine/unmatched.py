@@ -87,13 +87,12 @@ class Unmatched:
 
     # --- pairs -------------------------------------------------------------------------------------------------------
 
-    def see(self, pairs: list[pa.Table]) -> list[pa.Table]:
-        """Mark whose numbers are in pairs that were found; return the pairs."""
+    def see(self, pairs: list[pa.Table]) -> None:
+        """Mark whose numbers are in pairs that were found."""
         if self._how != "semi":
             for side, waiting in self._waiting.items():
                 for some in pairs:
                     waiting.marks.mark(hidden_of(some, side))
-        return pairs
 
     def results(self, pairs: pa.Table) -> list[pa.Table]:
         """Return what comes of pairs (in order, if they have one) that were seen, without numbers."""
