@@ -104,8 +104,9 @@ class Intake:
         self.preserved = preserved
         """Streams whose rows come out though they meet nobody."""
         self.late: Late = late
-        self.late_rows: dict[StreamName, list[pa.RecordBatch]] = {stream: [] for stream in streams.schemas}
+        self.late_rows: dict[StreamName, list[pa.RecordBatch]]
         """With ``late="keep"``: the late rows that nobody has taken yet."""
+        self.forget_late()
         self.progress = Progress.at_start(streams.schemas)
         self._nothing = {
             stream: pa.RecordBatch.from_pylist([], schema=schema) for stream, schema in streams.schemas.items()
@@ -146,6 +147,10 @@ class Intake:
         return {
             stream: pa.Table.from_batches(rows, self.streams.schemas[stream]) for stream, rows in self.late_rows.items()
         }
+
+    def forget_late(self) -> None:
+        """Forget late rows, those of all streams at once."""
+        self.late_rows = {stream: [] for stream in self.streams.schemas}
 
     # --- count windows ----------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ the join's lock. A call from within a turn, by a signal handler for example, wou
 something, so it is refused.
 
 *Failure.* A turn first checks, and may refuse, and then calls :meth:`~Lifecycle._changing`. Any exception after that,
-until the caller has the result, leaves the join *failed*: rows may be stored whose pairs no caller has got. A failed
-join refuses all further work.
+until the caller has the result, leaves the join *failed*: rows may be stored whose pairs no caller has got, or late
+rows be forgotten. A failed join refuses all further work.
 
 *Portions.* ``pushes`` takes rows at once and joins them when its results are asked for. Results that have not been
 asked for go to the next caller that has a turn.
@@ -117,8 +117,8 @@ class Lifecycle:
     def take_late(self) -> dict[StreamName, pa.Table]:
         """Return each stream's late rows and forget them; a join with ``late="keep"`` holds them until then."""
         taken = self._intake.kept_late()
-        for rows in self._intake.late_rows.values():
-            rows.clear()
+        self._changing()
+        self._intake.forget_late()
         return taken
 
     def close(self) -> None:

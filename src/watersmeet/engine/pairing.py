@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ from watersmeet.engine.topologies import TOPOLOGIES
 from watersmeet.engine.topologies.contract import FANOUT, Layout
 from watersmeet.engine.unmatched import Unmatched
 from watersmeet.spec.expression import StreamName
-from watersmeet.spec.kinds import How, watched
+from watersmeet.spec.kinds import How, returns_left_rows, watched
 from watersmeet.spec.options import TopologyName
 from watersmeet.spec.ordering import Order, precision_of
 from watersmeet.window.batch import Arrival, KeyedBatch
@@ -96,11 +97,12 @@ class Pairing:
             self._unmatched = Unmatched(
                 how, plan.schemas, schema, by_number=kind.meets_later, in_order=order is not None
             )
+        left_alone = returns_left_rows(how) and order is None
         schema = gathered_schema(how, plan.schemas, schema, numbered)
         columns = gathered_columns(how, plan.schemas, numbered)
         shares = None if weights is None else tuple(weights)
         self.topology = kind(
-            Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares, form, columns)
+            Layout(plan, schema, cores, block_rows, self._order, fanout or FANOUT, shares, form, columns, left_alone)
         )
         self._form = form
         self._visible = [number for number, field in enumerate(schema) if not is_hidden(field)]
@@ -161,7 +163,7 @@ class Pairing:
     def _found(self) -> list[pa.Table]:
         """Return what there is by now; what met nobody only where nothing moves, since then it is known."""
         is_quiet = self._unmatched is not None and self.topology.is_quiet  # asked first
-        found = self._early + self._arranged(self._seen(self.topology.poll()), in_order=self.topology.keeps_order)
+        found = self._early + self._results(self.topology.poll(), in_order=self.topology.keeps_order)
         self._early = []
         return found + (self._decided() if is_quiet else self._given_out())
 
@@ -183,10 +185,14 @@ class Pairing:
         return self.settled() + self._joined([] if self._collector is None else self._collector.take())
 
     def _joined(self, parts: Iterable[Slice]) -> list[pa.Table]:
-        found = list(drive(self.topology, map(self._numbered, parts), lambda part: [self.topology.push(part)]))
+        pushed = drive(self.topology, map(self._numbered, parts), lambda part: [self.topology.push(part)])
+        if self._order is None:  # what a slice finds need not wait for the others
+            found = [table for some in pushed for table in self._results(some, in_order=False)]
+            return found + self._results(self._found_at_rest(), in_order=False) + self._decided()
+        found = list(pushed)
         in_order = self.topology.keeps_order and len(found) == 1
-        pairs = self._seen([pairs for some in [*found, self._found_at_rest()] for pairs in some])
-        return self._arranged(pairs, in_order=in_order) + self._decided()
+        pairs = [table for some in [*found, self._found_at_rest()] for table in some]
+        return self._results(pairs, in_order=in_order) + self._decided()
 
     def _found_at_rest(self) -> list[pa.Table]:
         """Return what rows still find that go on moving when others expire, if it has to be known who met nobody."""
@@ -194,9 +200,6 @@ class Pairing:
             return []
         self.topology.settle()
         return self.topology.poll()
-
-    def _seen(self, pairs: list[pa.Table]) -> list[pa.Table]:
-        return pairs if self._unmatched is None else self._unmatched.see(pairs)
 
     def _decided(self) -> list[pa.Table]:
         """Return the rows of which it is certain now that they meet nobody; nothing moves, and all pairs were seen."""
@@ -230,7 +233,7 @@ class Pairing:
         yield from bounded_tables(self._given_out())
 
     def _bounded(self, found: list[pa.Table]) -> Iterator[pa.Table]:
-        pairs = self._arranged(self._seen(found), in_order=self.topology.keeps_order)
+        pairs = self._results(found, in_order=self.topology.keeps_order)
         if pairs:
             yield from bounded_tables([pa.concat_tables(pairs)])
 
@@ -241,7 +244,7 @@ class Pairing:
 
     def finish(self) -> list[pa.Table]:
         """Return what is left when no row is to come any more."""
-        pairs = self._arranged(self._seen(self.topology.finish()), in_order=False)
+        pairs = self._results(self.topology.finish(), in_order=False)
         if self._unmatched is not None:
             self._unmatched.finish()
         return pairs + self._given_out()
@@ -269,8 +272,10 @@ class Pairing:
             self._unmatched.enter(part)
         return part
 
-    def _arranged(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
-        """Put pairs in order, unless they are, and remove their numbers."""
+    def _results(self, found: list[pa.Table], *, in_order: bool) -> list[pa.Table]:
+        """Return what comes of pairs: take note of who met, put them in order, unless they are, and remove numbers."""
+        if self._unmatched is not None:
+            self._unmatched.see(found)
         if self._numbering is None or self._form is not None or not found:
             return found
         pairs = pa.concat_tables(found)
@@ -283,13 +288,21 @@ class Pairing:
 
         Pairs of rows that are still on their way to each other are found, and this join will find them again.
         """
-        marks = None if self._unmatched is None else self._unmatched.marks()
-        owed = [] if finished else self._arranged(self._seen(self.topology.owed()), in_order=False)
+        return self._apart()._state(finished=finished)  # noqa: SLF001 -- another one of this class
+
+    def _apart(self) -> Pairing:
+        """Return the same with marks of its own: so an interrupt leaves no row marked whose result nobody has got."""
+        apart = copy(self)
+        if self._unmatched is not None:
+            apart._unmatched = self._unmatched.apart()  # noqa: SLF001 -- another one of this class
+        return apart
+
+    def _state(self, *, finished: bool) -> PairingState:
+        """Return the state after all that is owed has been returned."""
+        owed = [] if finished else self._results(self.topology.owed(), in_order=False)
         segments, waiting = {}, {}
         for side in OTHER_SIDE:
             segments[side], waiting[side] = self._saved(side)
-        if self._unmatched is not None and marks is not None:
-            self._unmatched.set_marks(marks)
         return PairingState(owed, segments, waiting)
 
     def _saved(self, side: StreamName) -> tuple[list[SavedSegment], list[Bools]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.arrays import Int32s, Int64s
+from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_width, table_widths
+from watersmeet.kernels.marks import mark_rows
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.kinds import How, may_be_null, returns_left_rows
@@ -25,6 +27,7 @@ __all__ = [
     "gather_probing",
     "gather_stored",
     "in_tables",
+    "one_for_each_left_row",
     "pair_widths",
     "result_schema",
     "table_of_pairs",
@@ -132,6 +135,17 @@ def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Ma
             begin, before = end, int(ends[end - 1])
     if some:
         yield some
+
+
+def one_for_each_left_row(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[Match]:
+    """Yield, of the pairs that a batch finds in windows that stand still, each left row's first."""
+    seen: dict[int, tuple[pa.RecordBatch, Bools]] = {}
+    for match in matches:
+        rows, at = (probing.rows, match.who) if probing.side == "left" else (match.stored, match.row)
+        _, marks = seen.setdefault(id(rows), (rows, np.zeros(rows.num_rows, np.bool_)))
+        first = mark_rows(at.astype(np.int64), marks)
+        if len(first):
+            yield match if len(first) == len(at) else replace(match, who=match.who[first], row=match.row[first])
 
 
 def pair_widths(probing: KeyedBatch, match: Match) -> Int64s | int:

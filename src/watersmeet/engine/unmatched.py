@@ -19,6 +19,7 @@ Cost. Numbers make rows wider by 8 bytes, and pairs too. See the two modules abo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Final
 
 import numpy as np
@@ -28,7 +29,6 @@ from watersmeet.arrays import Bools, Int64s
 from watersmeet.columns.gather import in_order, picked
 from watersmeet.columns.hidden import hidden_of, is_hidden
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.marks import Marks
 from watersmeet.engine.result import unmatched_rows
 from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.engine.waiting import Unmet, Waiting
@@ -87,13 +87,12 @@ class Unmatched:
 
     # --- pairs -------------------------------------------------------------------------------------------------------
 
-    def see(self, pairs: list[pa.Table]) -> list[pa.Table]:
-        """Mark whose numbers are in pairs that were found; return the pairs."""
+    def see(self, pairs: list[pa.Table]) -> None:
+        """Mark whose numbers are in pairs that were found."""
         if self._how != "semi":
             for side, waiting in self._waiting.items():
                 for some in pairs:
                     waiting.marks.mark(hidden_of(some, side))
-        return pairs
 
     def results(self, pairs: pa.Table) -> list[pa.Table]:
         """Return what comes of pairs (in order, if they have one) that were seen, without numbers."""
@@ -155,14 +154,11 @@ class Unmatched:
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
-    def marks(self) -> dict[StreamName, Marks]:
-        """Return a copy of all marks."""
-        return {side: waiting.marks.copy() for side, waiting in self._waiting.items()}
-
-    def set_marks(self, marks: Mapping[StreamName, Marks]) -> None:
-        """Go back to marks as they were."""
-        for side, waiting in self._waiting.items():
-            waiting.marks = marks[side]
+    def apart(self) -> Unmatched:
+        """Return the same rows with marks of their own, to see pairs that these have not seen."""
+        apart = copy(self)
+        apart._waiting = {side: waiting.apart() for side, waiting in self._waiting.items()}  # noqa: SLF001 -- own class
+        return apart
 
     def waiting(self, side: StreamName, numbers: Int64s) -> Bools:
         """Return which rows of a side wait, by their numbers."""

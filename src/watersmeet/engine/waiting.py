@@ -12,6 +12,7 @@ Cost. A row is copied once per level, while it has met nobody; a block that has 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -154,6 +155,12 @@ class Waiting:
 
     def _blocks(self) -> list[_Block]:
         return [block for level in (self._newest, *self._levels) for block in level]
+
+    def apart(self) -> Waiting:
+        """Return the same rows with marks of their own, to be looked at until these change."""
+        apart = copy(self)
+        apart.marks = self.marks.copy()
+        return apart
 
     @property
     def nbytes(self) -> int:

@@ -23,7 +23,7 @@ The contract, for all topologies:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, TypeVar
 
@@ -33,7 +33,7 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.forms import Form
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.result import gather_probing, gather_stored, table_of_pairs
+from watersmeet.engine.result import gather_probing, gather_stored, one_for_each_left_row, table_of_pairs
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
@@ -69,12 +69,18 @@ class Layout:
     """In which form results are given; None: as pairs."""
     columns: Mapping[StreamName, list[int]] | None = None
     """Of each side, which columns of its rows the pairs have; None: all."""
+    left_alone: bool = False
+    """Whether pairs stand for their left rows alone, in any order: then of one probe each gives one pair."""
 
     def results(self, window: StreamWindow, probing: KeyedBatch) -> list[pa.Table]:
         """Return what a batch finds in a window, in the form asked for."""
         if self.form is None:
-            return self.gather(probing, list(window.probe(probing)))
+            return self.gather(probing, list(self.wanted(probing, window.probe(probing))))
         return self.form.tables(probing, window.find(probing))
+
+    def wanted(self, probing: KeyedBatch, matches: Iterator[Match]) -> Iterator[Match]:
+        """Yield, of the pairs that a batch finds in a probe, those that are gathered."""
+        return one_for_each_left_row(probing, matches) if self.left_alone else matches
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found, in the form asked for, as few tables; none if it found no pairs."""

@@ -176,9 +176,9 @@ class HandshakeCore:
     def partners(self, batch: KeyedBatch, passed_over: int = 0) -> list[Match]:
         """Return the pairs of a batch with rows here that it has not met before."""
         found = self.stretches[OTHER_SIDE[batch.side]].probe(batch, passed_over)
-        if extent_of_numbers(batch).high >= self.restored_before:
-            return list(found)
-        return list(from_number(found, self.restored_before))
+        if extent_of_numbers(batch).high < self.restored_before:
+            found = from_number(found, self.restored_before)
+        return list(self._layout.wanted(batch, found))
 
     def _acknowledged(self, side: StreamName) -> None:
         self._sent[side] -= 1

@@ -114,13 +114,13 @@ class LowLatencyCore:
         """Probe the fresh right rows that have passed, and store these left rows for those to come."""
         if not len(home):
             return []
-        found = list(self._passed.probe(home))
+        found = list(self._layout.wanted(home, self._passed.probe(home)))
         self._fresh_here.insert(home, self._passed)
         return found
 
     def _meet_fresh(self, batch: KeyedBatch) -> list[Match]:
         """Probe the fresh left rows at home here, and store these right rows for those to come."""
-        found = list(self._fresh_here.probe(batch))
+        found = list(self._layout.wanted(batch, self._fresh_here.probe(batch)))
         self._passed.insert(batch, self._fresh_here)
         return found
 

@@ -94,7 +94,7 @@ class _Share:
 
     def probe(self) -> None:
         if self.layout.form is None:
-            self.matches = list(self.window.probe(self.probing))
+            self.matches = list(self.layout.wanted(self.probing, self.window.probe(self.probing)))
         else:
             self.tables = self.layout.results(self.window, self.probing)
 

@@ -84,7 +84,8 @@ class WholeWindows(Topology):
             if self._layout.form is not None:
                 yield self._layout.results(self._windows[OTHER_SIDE[batch.side]], batch)
             else:
-                for matches in in_tables(batch, self._windows[OTHER_SIDE[batch.side]].probe(batch)):
+                found = self._layout.wanted(batch, self._windows[OTHER_SIDE[batch.side]].probe(batch))
+                for matches in in_tables(batch, found):
                     yield self._layout.gather(batch, matches)
             self._insert(batch)
 
