@@ -43,5 +43,8 @@ def test_every_run_that_is_read_is_counted(
         query.run({"left": rows, "right": rows})
         record = max(query.metrics[-1], key=lambda record: record["runs"])
         assert record["runs_read"] == read[0]
-        assert record["runs_remembered"] == (0 if forgets else [2 * number, 2][number == FAN_IN])
+        if forgets:
+            assert record["runs_remembered"] <= 1, "the last one is always kept, and a stream's may come first"
+        else:
+            assert record["runs_remembered"] == [2 * number, 2][number == FAN_IN]
         read[0] = 0
