@@ -76,7 +76,7 @@ def _check(found: Rows, truth: Rows, then: str) -> None:
     assert missing == (sorted(truth)[-len(missing) :] if then == "count" and len(missing) <= 2 else [])
 
 
-@pytest.mark.parametrize("then", ["count", "join"])
+@pytest.mark.parametrize("then", ["count", pytest.param("join", marks=pytest.mark.long)])
 def test_a_query_that_goes_on_after_a_join_equals_the_batch_across_a_restart(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, then: str
 ) -> None:
