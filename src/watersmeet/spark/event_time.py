@@ -14,7 +14,8 @@ marked, so Spark refuses what needs a watermark on them, when the query starts. 
 ``LONGEST_REACH``: Spark's watermark begins in 1970.
 
 *With idle* the query's watermark lies so far behind the newest row of all streams, and further by lateness and reach:
-Spark can only take the largest value of one column. The join's own watermark follows from what the cores hear.
+Spark can only take the largest value of one column. The join's own watermark follows from what the cores hear, as
+it does wherever the query's is ours.
 """
 
 from __future__ import annotations
