@@ -31,6 +31,7 @@ from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
 from watersmeet.spark.core_ids import core_ids
+from watersmeet.spark.core_processor import CoreOptions
 from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
@@ -293,15 +294,11 @@ def pair_query(
         return JoinProcessor(
             plan,
             identity,
-            cache_bytes=1 << 28,
-            fail_on_late=late == "error",
+            options=CoreOptions(1 << 28, late == "error", behind, follows, kept_late),
             tables=tables,
             result=result,
             how=how,
             ends=ends,
-            behind=behind,
-            follows=follows,
-            kept_late=kept_late,
         )
 
     is_timed = plan.time is not None
@@ -344,7 +341,7 @@ def multi_query(
 
     def core() -> MultiJoinProcessor:
         return MultiJoinProcessor(
-            plan, options, identity, cache_bytes=1 << 28, fail_on_late=False, tables=tables, centre=spread.centre
+            plan, options, identity, core_options=CoreOptions(1 << 28), tables=tables, centre=spread.centre
         )
 
     is_timed = plan.lateness is not None

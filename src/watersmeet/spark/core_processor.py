@@ -51,7 +51,7 @@ from watersmeet.window.admission import is_late, keep_rows, late_error, times_of
 from watersmeet.window.expiry import Bounds, expired_before
 from watersmeet.window.streams import Streams
 
-__all__ = ["CoreProcessor"]
+__all__ = ["CoreOptions", "CoreProcessor"]
 
 DECISIONS_SHOWN: Final = 50
 """Reasons of a generation that every micro-batch shows; the log has all."""
@@ -78,6 +78,21 @@ class _Counts:
     """Late rows that this core gives."""
 
 
+@dataclass(frozen=True, slots=True)
+class CoreOptions:
+    """What every core of a join is told, beside the join itself."""
+
+    cache_bytes: int
+    """Bytes of decoded runs that each executor may keep on its disk."""
+    fail_on_late: bool = False
+    behind: int = 0
+    """Milliseconds by which the query's watermark lies behind the join's own."""
+    follows: bool = False
+    """Whether a row is late behind the watermark of the micro-batch before (:mod:`watersmeet.spark.event_time`)."""
+    kept_late: LateRows | None = None
+    """How late rows leave, if they are kept."""
+
+
 class CoreProcessor(StatefulProcessor):
     """Joins the envelopes of one core."""
 
@@ -92,26 +107,12 @@ class CoreProcessor(StatefulProcessor):
     keeps_marks: bool = False
     """Whether runs have marks beside them."""
 
-    def __init__(
-        self,
-        streams: Streams,
-        identity: Identity,
-        tables: Tables,
-        *,
-        cache_bytes: int,
-        fail_on_late: bool,
-        behind: int,
-        follows: bool,
-        kept_late: LateRows | None,
-    ) -> None:
+    def __init__(self, streams: Streams, identity: Identity, tables: Tables, options: CoreOptions) -> None:
         self._streams = streams
         self._tables = tables
         self._identity = identity
-        self._cache_bytes = cache_bytes
-        self._fail_on_late = fail_on_late
-        self._behind = behind
-        self._follows = follows
-        self._kept_late = kept_late
+        self._core_options = options
+        self._kept_late = options.kept_late
 
     @abstractmethod
     def open(self, store: RunStore, cache: RunCache | None) -> DecodedRuns[Any]:
@@ -157,7 +158,7 @@ class CoreProcessor(StatefulProcessor):
         self._handle = handle
         self._heard: set[int] = set()
         self._store = RunStore(handle, marked=self.keeps_marks)
-        self.runs = self.open(self._store, RunCache.of_executor(self._cache_bytes))
+        self.runs = self.open(self._store, RunCache.of_executor(self._core_options.cache_bytes))
 
     def handleInputRows(  # noqa: N802 -- Spark's name
         self,
@@ -169,9 +170,9 @@ class CoreProcessor(StatefulProcessor):
         begin = time.perf_counter()
         core = int(key[0])
         manifest = self._open(core)
-        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
+        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._core_options.behind, manifest.clock)
         earlier, watermark = clock.reached, self._watermark(timerValues, clock)
-        arrived, lone, counted, counts = self._arrived(rows, earlier if self._follows else watermark)
+        arrived, lone, counted, counts = self._arrived(rows, earlier if self._core_options.follows else watermark)
         self.live = _agreed(counts.live, manifest)
         self.groups, self.given_elsewhere = GroupCounter(), 0
         ready = time.perf_counter()
@@ -232,7 +233,7 @@ class CoreProcessor(StatefulProcessor):
         manifest = self._open(core)
         stored = [run.generation for runs in manifest.runs.values() for run in runs]
         self.live = Generations(max(stored, default=0), min(stored, default=0))
-        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._behind, manifest.clock)
+        clock = Clock.at(timerValues.getCurrentWatermarkInMs(), self._core_options.behind, manifest.clock)
         watermark = self._watermark(timerValues, clock)
         manifest.clock = clock.to_json()
         self.rest(manifest)
@@ -368,7 +369,7 @@ class CoreProcessor(StatefulProcessor):
         if watermark is None or late is None or not late.any():
             return whole
         late_rows = int(np.count_nonzero(late))
-        if self._fail_on_late:
+        if self._core_options.fail_on_late:
             raise late_error(self._streams, stream, late_rows, watermark)
         counts.late_rows += late_rows
         if self._kept_late is not None:

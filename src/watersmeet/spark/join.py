@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
+from watersmeet.spark.core_processor import CoreOptions
 from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
@@ -138,11 +139,7 @@ def join(
     processor = JoinProcessor(
         plan,
         identity,
-        cache_bytes=cache_bytes(spark),
-        fail_on_late=late == "error",
-        behind=times.held_back,
-        follows=times.follows,
-        kept_late=kept_late,
+        options=CoreOptions(cache_bytes(spark), late == "error", times.held_back, times.follows, kept_late),
         tables=tables,
         result=result,
         how=how,

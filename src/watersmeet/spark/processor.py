@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
 from watersmeet.engine.result import gather_pairs, in_tables
-from watersmeet.spark.core_processor import CoreProcessor
+from watersmeet.spark.core_processor import CoreOptions, CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
 from watersmeet.spark.judge import Judge
-from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.marks import Marks
 from watersmeet.spark.ordering import ResultOrder
 from watersmeet.spark.run_cache import RunCache
@@ -50,27 +49,14 @@ class JoinProcessor(CoreProcessor):
         plan: JoinPlan,
         identity: Identity,
         *,
-        cache_bytes: int,
-        fail_on_late: bool,
+        options: CoreOptions,
         tables: Tables,
         result: pa.Schema,
         how: How = "inner",
         ends: bool = False,
         order: ResultOrder | None = None,
-        behind: int = 0,
-        follows: bool = False,
-        kept_late: LateRows | None = None,
     ) -> None:
-        super().__init__(
-            plan,
-            identity,
-            tables,
-            cache_bytes=cache_bytes,
-            fail_on_late=fail_on_late,
-            behind=behind,
-            follows=follows,
-            kept_late=kept_late,
-        )
+        super().__init__(plan, identity, tables, options)
         self._plan = plan
         self._result = result
         self._ends = ends

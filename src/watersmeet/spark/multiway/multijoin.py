@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.spark.balancing import tables_of
+from watersmeet.spark.core_processor import CoreOptions
 from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
@@ -113,11 +114,7 @@ def multijoin(
         plan,
         StrategyOptions(strategy, stash_rows),
         identity,
-        cache_bytes=cache_bytes(spark),
-        fail_on_late=late == "error",
-        behind=times.held_back,
-        follows=times.follows,
-        kept_late=kept_late,
+        core_options=CoreOptions(cache_bytes(spark), late == "error", times.held_back, times.follows, kept_late),
         tables=tables,
         centre=spread.centre,
     )

@@ -26,10 +26,9 @@ from watersmeet.engine.multiway.partial import Partials
 from watersmeet.engine.multiway.plan import MultiPlan
 from watersmeet.engine.multiway.rows import RowStore
 from watersmeet.engine.multiway.stashed import Stashed, strategy_of
-from watersmeet.spark.core_processor import CoreProcessor
+from watersmeet.spark.core_processor import CoreOptions, CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
-from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.multiway.stage_runs import StageRuns
 from watersmeet.spark.remembered import Remembered
 from watersmeet.spark.run_cache import RunCache
@@ -63,24 +62,11 @@ class MultiJoinProcessor(CoreProcessor):
         options: StrategyOptions,
         identity: Identity,
         *,
-        cache_bytes: int,
-        fail_on_late: bool,
+        core_options: CoreOptions,
         tables: Tables,
         centre: StreamName,
-        behind: int = 0,
-        follows: bool = False,
-        kept_late: LateRows | None = None,
     ) -> None:
-        super().__init__(
-            plan,
-            identity,
-            tables,
-            cache_bytes=cache_bytes,
-            fail_on_late=fail_on_late,
-            behind=behind,
-            follows=follows,
-            kept_late=kept_late,
-        )
+        super().__init__(plan, identity, tables, core_options)
         self._plan = plan
         self._centre = centre
         self._at_home: dict[StreamName, float] = {}
