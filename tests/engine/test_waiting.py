@@ -80,14 +80,16 @@ def test_marks_are_forgotten_but_those_of_watched_rows() -> None:
             kept.make_room(end, np.array([7, end - 5, end - 4]))
         kept.mark(np.array([end - 5]))
     assert kept.nbytes < 1 << 19
-    assert kept.are_marked(np.array([7, 100, end - 5, end - 4])).tolist() == [False, True, True, False]
-    assert kept.mark(np.array([7, end - 4, 7, 100])).tolist() == [0, 1]
-    kept.watch(np.array([3, 5, end - 3]))  # they come late
-    assert kept.mark(np.array([4, 5, 5, 3, end - 3])).tolist() == [1, 3, 4]
-    assert kept.are_marked(np.array([3, 4, 5, end - 2])).tolist() == [True, True, True, False]
+    assert kept.unmarked(np.array([7, 100, end - 5, end - 4]), 0, 4).tolist() == [0, 3]
+    assert kept.mark_new(np.array([7, end - 4, 7, 100])).tolist() == [0, 1]
+    kept.watch(np.array([2, 3, 5, end - 3]))  # they come late
+    assert kept.mark_new(np.array([4, 5, 5, 3, end - 3])).tolist() == [1, 3, 4]
+    assert kept.unmarked(np.array([2, 3, 4, 5, end - 2]), 0, 5).tolist() == [0, 4]
+    assert kept.unmarked(np.array([2, 3, 4, 5, end - 2]), 1, 4).tolist() == []
     copied = kept.copy()
-    copied.mark(np.array([end - 2]))
-    assert not kept.are_marked(np.array([end - 2]))[0]
+    copied.mark(np.array([end - 2, 2, 4]))
+    assert copied.unmarked(np.array([end - 2, 2]), 0, 2).tolist() == []
+    assert kept.unmarked(np.array([end - 2, 2]), 0, 2).tolist() == [0, 1]
 
 
 def test_rows_that_have_met_somebody_are_not_held() -> None:

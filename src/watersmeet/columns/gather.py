@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import is_plain
-from watersmeet.columns.widths import column_widths, cuts_at, fixed_width, has_bytes, table_widths, whole_width
+from watersmeet.columns.widths import (
+    column_widths,
+    cuts_at,
+    fixed_width,
+    has_bytes,
+    table_width,
+    table_widths,
+    whole_width,
+)
 from watersmeet.kernels.gather import gather_values
 
 __all__ = ["Columns", "gather_columns", "in_order", "picked"]
@@ -69,10 +77,10 @@ def _taken(kind: pa.DataType, parts: list[pa.Array], rows: list[Int32s]) -> Iter
 
 
 def in_order(table: pa.Table, place: Int64s) -> pa.Table:
-    """Return the rows of a table that lie at these places, in the order of the places."""
-    widths = table_widths(table)
-    if int(widths.sum()) <= MOST_BYTES:
+    """Return the rows of a table that lie at these places, all different, in the order of the places."""
+    if table_width(table) <= MOST_BYTES:
         return table.take(pa.array(place))
+    widths = table_widths(table)
     batches = table.to_batches()
     return pa.Table.from_batches([picked(batches, place[part]) for part in cuts_at(widths[place], MOST_BYTES)])
 

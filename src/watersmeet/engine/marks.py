@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from watersmeet.arrays import Bools, Int64s
-from watersmeet.kernels.marks import mark_rows
+from watersmeet.kernels.marks import mark_all, mark_rows, unmarked_rows
 
 __all__ = ["Marks"]
 
@@ -59,29 +59,33 @@ class Marks:
                 np.insert(self._old_marks, place, values=False),
             )
 
-    def mark(self, numbers: Int64s) -> Int64s:
-        """Mark rows; return which of them, each where it stands first, were not marked before."""
-        at = numbers - self._first
-        if not len(at) or int(at.min()) >= 0:
-            return mark_rows(at, self._marks)
-        recent, old = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
-        place = np.searchsorted(self._old, numbers[old])
-        known = self._are_old(numbers[old], place)
-        new = recent[mark_rows(at[recent], self._marks)]
-        return np.sort(np.concatenate([new, old[known][mark_rows(place[known], self._old_marks)]]))
+    def mark(self, numbers: Int64s) -> None:
+        """Mark rows."""
+        if mark_all(numbers, self._first, self._marks):
+            old = numbers[numbers < self._first]
+            place = np.searchsorted(self._old, old)
+            self._old_marks[place[self._are_old(old, place)]] = True
 
-    def are_marked(self, numbers: Int64s) -> Bools:
-        """Return which rows are marked, or forgotten."""
-        at = numbers - self._first
-        if not len(at) or int(at.min()) >= 0:
-            return self._marks[at]
-        found = np.ones(len(at), np.bool_)
-        recent, old = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
-        found[recent] = self._marks[at[recent]]
+    def mark_new(self, numbers: Int64s) -> Int64s:
+        """Mark rows; return which of them, each where it stands first, were not marked before."""
+        new, are_older = mark_rows(numbers, self._first, self._marks)
+        if not are_older:
+            return new
+        old = np.flatnonzero(numbers < self._first)
         place = np.searchsorted(self._old, numbers[old])
         known = self._are_old(numbers[old], place)
-        found[old[known]] = self._old_marks[place[known]]
-        return found
+        new_old, _ = mark_rows(place[known], 0, self._old_marks)
+        return np.sort(np.concatenate([new, old[known][new_old]]))
+
+    def unmarked(self, numbers: Int64s, begin: int, end: int) -> Int64s:
+        """Return which rows from ``begin`` to ``end`` are watched and not marked."""
+        rows, are_older = unmarked_rows(numbers, begin, end, self._first, self._marks)
+        if not are_older:
+            return rows
+        old = begin + np.flatnonzero(numbers[begin:end] < self._first)
+        place = np.searchsorted(self._old, numbers[old])
+        known = self._are_old(numbers[old], place)
+        return np.sort(np.concatenate([rows, old[known][~self._old_marks[place[known]]]]))
 
     def _are_old(self, numbers: Int64s, place: Int64s) -> Bools:
         known = place < len(self._old)

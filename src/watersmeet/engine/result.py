@@ -138,12 +138,20 @@ def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Ma
 
 
 def one_for_each_left_row(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[Match]:
-    """Yield, of the pairs that a batch finds in windows that stand still, each left row's first."""
+    """Yield each left row's first of the pairs that a batch finds in windows that stand still.
+
+    As long as the pairs are no more than the batch's rows, all are yielded: looking would cost more than they do.
+    """
     seen: dict[int, tuple[pa.RecordBatch, Bools]] = {}
+    room = len(probing)
     for match in matches:
+        room -= match.count
+        if room >= 0:
+            yield match
+            continue
         rows, at = (probing.rows, match.who) if probing.side == "left" else (match.stored, match.row)
         _, marks = seen.setdefault(id(rows), (rows, np.zeros(rows.num_rows, np.bool_)))
-        first = mark_rows(at.astype(np.int64), marks)
+        first, _ = mark_rows(at, 0, marks)
         if len(first):
             yield match if len(first) == len(at) else replace(match, who=match.who[first], row=match.row[first])
 

@@ -99,7 +99,7 @@ class Unmatched:
         if self._how == "anti":
             return []
         if self._how == "semi":
-            first = self._waiting["left"].marks.mark(hidden_of(pairs, "left"))
+            first = self._waiting["left"].marks.mark_new(hidden_of(pairs, "left"))
             if not len(first):
                 return []
             pairs = pairs if len(first) == pairs.num_rows else in_order(pairs, first)

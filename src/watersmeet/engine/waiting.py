@@ -31,6 +31,7 @@ FAN_IN: Final = 8
 NEWEST_ROWS: Final = 1 << 14
 """Rows that become a block, if they did not come as one; or, of small pushes, those of so many:"""
 NEWEST_PUSHES: Final = 64
+LAST: Final = 2**63 - 1
 
 
 class Unmet(NamedTuple):
@@ -54,7 +55,7 @@ class _Block:
 
     def unmarked(self, marks: Marks, end: int | None = None) -> Int64s:
         """Return which rows have met nobody, of those before ``end`` that are not decided."""
-        return self.begin + np.flatnonzero(~marks.are_marked(self.numbers[self.begin : end]))
+        return marks.unmarked(self.numbers, self.begin, len(self.numbers) if end is None else end)
 
     def unmet(self, at: Int64s) -> Unmet:
         """Return some of the rows."""
@@ -74,6 +75,7 @@ class Waiting:
         self._newest: list[_Block] = []
         """Those that came last, in any order, and no row of them is decided."""
         self._newest_rows = 0
+        self._newest_next = LAST  # the least of their places
         self._levels: list[list[_Block]] = [[]]
         """The first has blocks that are too long to be merged; of each other one, so many make a block of the next."""
 
@@ -88,14 +90,15 @@ class Waiting:
             self.marks.make_room(end, np.concatenate([self.numbers(), numbers]))
         else:
             self.marks.watch(numbers)
-        self._newest.append(_Block(rows, numbers, places, 0, int(places.min())))
-        self._newest_rows += len(numbers)
+        first = int(places.min())
+        self._newest.append(_Block(rows, numbers, places, 0, first))
+        self._newest_rows, self._newest_next = self._newest_rows + len(numbers), min(self._newest_next, first)
         if self._newest_rows >= NEWEST_ROWS or len(self._newest) >= NEWEST_PUSHES:
             self._settle()
 
     def _settle(self) -> None:
         """Make a block of the newest rows."""
-        newest, self._newest, self._newest_rows = self._newest, [], 0
+        newest, self._newest, self._newest_rows, self._newest_next = self._newest, [], 0, LAST
         self._merge(newest, 1)
 
     def _shortened(self, block: _Block) -> _Block | None:
@@ -126,7 +129,7 @@ class Waiting:
 
     def take_before(self, before: int) -> list[Unmet]:
         """Return the rows whose places lie before ``before`` and that have met nobody; they wait no longer."""
-        if any(block.next < before for block in self._newest):
+        if self._newest_next < before:
             self._settle()
         found = []
         for level in self._levels:
@@ -170,6 +173,8 @@ class Waiting:
 
 def _together(blocks: list[_Block], left: list[Int64s]) -> _Block:
     """Return what is left of blocks (at least one row) as one."""
+    if len(blocks) == 1 and len(left[0]) == len(blocks[0].numbers) and _is_in_order(blocks[0].places):
+        return blocks[0]
     numbers, places = (
         np.concatenate([getattr(block, name)[at] for block, at in zip(blocks, left, strict=True)])
         for name in ("numbers", "places")
@@ -182,8 +187,12 @@ def _together(blocks: list[_Block], left: list[Int64s]) -> _Block:
     rows = parts[0] if parts else None
     if len(parts) > 1:
         (rows,) = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks().to_batches()
-    if np.any(places[1:] < places[:-1]):
+    if not _is_in_order(places):
         order = np.argsort(places, kind="stable")
         numbers, places = numbers[order], places[order]
         rows = None if rows is None else rows.take(pa.array(order))
     return _Block(rows, numbers, places, 0, int(places[0]))
+
+
+def _is_in_order(places: Int64s) -> bool:
+    return not np.any(places[1:] < places[:-1])

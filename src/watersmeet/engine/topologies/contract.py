@@ -70,7 +70,7 @@ class Layout:
     columns: Mapping[StreamName, list[int]] | None = None
     """Of each side, which columns of its rows the pairs have; None: all."""
     left_alone: bool = False
-    """Whether pairs stand for their left rows alone, in any order: then of one probe each gives one pair."""
+    """Whether pairs stand for their left rows alone, in any order: then not all of many pairs are gathered."""
 
     def results(self, window: StreamWindow, probing: KeyedBatch) -> list[pa.Table]:
         """Return what a batch finds in a window, in the form asked for."""
