@@ -35,10 +35,10 @@ def mark_rows(numbers: Int64s | Int32s, first: int, marks: Bools) -> tuple[Int64
         at = numbers[i] - first
         if at < 0:
             are_older = True
-        elif not marks[at]:
+        else:
+            new[found] = i  # the next one goes over it, if it was marked: a branch would be guessed wrong too often
+            found += not marks[at]
             marks[at] = True
-            new[found] = i
-            found += 1
     return new[:found], are_older
 
 
@@ -51,7 +51,7 @@ def unmarked_rows(numbers: Int64s, begin: int, end: int, first: int, marks: Bool
         at = numbers[i] - first
         if at < 0:
             are_older = True
-        elif not marks[at]:
+        else:
             rows[found] = i
-            found += 1
+            found += not marks[at]
     return rows[:found], are_older
