@@ -7,6 +7,7 @@ has committed. It is ``failed: …`` when Spark gave the query up. Run again, a 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -131,14 +132,16 @@ def digests(frame: DataFrame) -> Counter[int]:
 
 def main(scratch: Path, settings: dict[str, str]) -> None:
     """Answer jobs until the input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a JVM prints is no answer
     local = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "tables")}
     spark = wm.session(
         2, memory="1g", more=streams.PATIENT | local | {"spark.ui.showConsoleProgress": "false"} | settings
     )
     spark.sparkContext.setLogLevel("OFF")
-    print("ready", flush=True)  # noqa: T201
+    print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        print(run(spark, Job(**json.loads(line))), flush=True)  # noqa: T201
+        print(run(spark, Job(**json.loads(line))), file=answers, flush=True)
     spark.stop()
 
 

@@ -86,6 +86,7 @@ def test_joins_of_one_batch(spark: SparkSession, folder_of: Streams) -> None:
     assert ids(both) == truth(spark, *folders, SAME) + truth(spark, *folders, NEAR)
 
 
+@pytest.mark.long
 def test_each_join_of_a_query_is_balanced_by_what_it_does_itself(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

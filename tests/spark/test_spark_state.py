@@ -50,10 +50,12 @@ def _files(spark: SparkSession) -> int:
     return len(list(scratch.glob("**/watersmeet/*.run")))
 
 
-@pytest.mark.parametrize("batches_per_window", [4, pytest.param(20, marks=pytest.mark.long)])
-def test_state_stays_bounded(spark: SparkSession, folder_of: Streams, tmp_path: Path, batches_per_window: int) -> None:
-    """Ten windows of data; with 20 micro-batches a window runs are merged, with four they are not."""
-    batches = 10 * batches_per_window
+@pytest.mark.parametrize(("windows", "batches_per_window"), [(5, 4), pytest.param(10, 20, marks=pytest.mark.long)])
+def test_state_stays_bounded(
+    spark: SparkSession, folder_of: Streams, tmp_path: Path, windows: int, batches_per_window: int
+) -> None:
+    """Several windows of data; with 20 micro-batches a window runs are merged, with four they are not."""
+    batches = windows * batches_per_window
     lefts, rights = _tables(61, batches), _tables(62, batches)
     left, right = folder_of("left", lefts), folder_of("right", rights)
     window = wm.time_window(f"{batches_per_window * SPAN} microseconds", ts="ts")
