@@ -130,7 +130,7 @@ def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Ma
                 continue
             end = max(end, begin + 1)
             part = slice(begin, end)
-            some.append(match if end - begin == len(ends) else Match(match.who[part], match.stored, match.row[part]))
+            some.append(match if end - begin == len(ends) else replace(match, who=match.who[part], row=match.row[part]))
             pairs, nbytes = pairs + end - begin, nbytes + int(ends[end - 1]) - before
             begin, before = end, int(ends[end - 1])
     if some:
