@@ -7,7 +7,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.engine import result
-from watersmeet.engine.result import bounded_tables, result_schema
+from watersmeet.engine.result import bounded_tables, put_together, result_schema
 from watersmeet.subwindow import contract
 
 
@@ -52,3 +52,15 @@ def test_rows_count_with_their_own_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
     texts = ["", "x" * 100, *["ab"] * 12]
     found = list(bounded_tables([pa.table({"x": texts})]))
     assert [table.num_rows for table in found] == [1, 1, 10, 2]
+
+
+def test_small_tables_are_put_together_up_to_pairs_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "PAIRS_AT_ONCE", 10)
+    monkeypatch.setattr(result, "BYTES_AT_ONCE", 64)
+    tables = [pa.table({"x": range(count)}) for count in (3, 5, 1, 19, 2, 6)]
+    found = list(put_together(tables))
+    assert [table.num_rows for table in found] == [8, 1, 19, 8]
+    assert pa.concat_tables(found).equals(pa.concat_tables(tables))
+    monkeypatch.setattr(result, "BYTES_AT_ONCE", 1 << 20)
+    assert [table.num_rows for table in put_together(tables)] == [9, 19, 8]
+    assert list(put_together([])) == []

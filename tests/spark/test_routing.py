@@ -210,6 +210,7 @@ def _at_judges(
         judges, comes = np.zeros(len(values[side]), int), np.zeros((len(values[side]), len(values[other])), bool)
         for core, route in routes[side].items():
             assert route.stored is None, "what is judged is kept"
+            assert side not in watched(how) or (np.diff(route.rows) > 0).all(), "a core has no rows to sort"
             own = route.rows if route.judged is None else route.rows[route.judged]
             judges[own] += 1
             if core in routes[other]:

@@ -29,6 +29,7 @@ __all__ = [
     "in_tables",
     "one_for_each_left_row",
     "pair_widths",
+    "put_together",
     "result_schema",
     "table_of_pairs",
     "unmatched_rows",
@@ -130,7 +131,7 @@ def in_tables(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[list[Ma
                 continue
             end = max(end, begin + 1)
             part = slice(begin, end)
-            some.append(match if end - begin == len(ends) else Match(match.who[part], match.stored, match.row[part]))
+            some.append(match if end - begin == len(ends) else replace(match, who=match.who[part], row=match.row[part]))
             pairs, nbytes = pairs + end - begin, nbytes + int(ends[end - 1]) - before
             begin, before = end, int(ends[end - 1])
     if some:
@@ -172,3 +173,18 @@ def bounded_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         for part in cuts_at(table_widths(table), BYTES_AT_ONCE):
             for begin in range(part.start, part.stop, contract.PAIRS_AT_ONCE):
                 yield table.slice(begin, min(contract.PAIRS_AT_ONCE, part.stop - begin))
+
+
+def put_together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield neighbouring tables as one, without a copy, as long as that is of bounded size."""
+    some: list[pa.Table] = []
+    rows, nbytes = 0, 0
+    for table in tables:
+        width = table_width(table)
+        if some and (rows + table.num_rows > contract.PAIRS_AT_ONCE or nbytes + width > BYTES_AT_ONCE):
+            yield pa.concat_tables(some)
+            some, rows, nbytes = [], 0, 0
+        some.append(table)
+        rows, nbytes = rows + table.num_rows, nbytes + width
+    if some:
+        yield pa.concat_tables(some)

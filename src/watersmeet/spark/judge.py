@@ -22,13 +22,14 @@ The one that judges its left row gives it. Each of the two rows' judges finds it
 that of their fingerprints, over the columns that decide whether two rows meet. Rows that are equal in both meet the
 same rows. So a mark means the same whichever order an attempt had the rows in.
 
-Cost: a sort of the new rows, unless they come in order, and a bit for each. They are looked at once more when they are
-judged.
+Cost: a sort of the new rows, unless they come in order (routings keep it), and a bit for each. They are looked at once
+more when they are judged. What comes of several runs leaves in one table: each costs a file and a row of Spark's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -36,8 +37,9 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.fingerprint import fingerprints
-from watersmeet.columns.gather import gather_columns
-from watersmeet.engine.result import gather_pairs, in_tables, unmatched_rows
+from watersmeet.engine.result import gather_pairs, gather_probing, gather_stored, in_tables, unmatched_rows
+from watersmeet.kernels.marks import mark_rows
+from watersmeet.kernels.pairs import compress_pairs
 from watersmeet.kernels.sorted_keys import sort_keys
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.marks import ELSEWHERE, KINDS, MET, Marks
@@ -56,8 +58,6 @@ __all__ = ["Judge"]
 
 BITS: Final = 8
 """Bits of a byte."""
-FEW: Final = 64
-"""With fewer numbers than one for this many rows, sorting them is cheaper than looking at all rows."""
 
 
 class Judge:
@@ -104,12 +104,13 @@ class Judge:
                 given = [some for match in matches if (some := self._given(batch, match)).count]
                 if given:
                     yield gather_pairs(batch, given, self._result)
-            return
-        for match in found:
-            fresh = self._mark(batch, match)
-            if self._how == "semi" and len(fresh):
-                rows = batch.rows if batch.side == "left" else match.stored
-                yield pa.Table.from_arrays(gather_columns([rows], [_once(fresh, rows.num_rows)]), schema=self._result)
+        elif self._how == "semi":
+            for matches in in_tables(batch, self._first_met(batch, found)):
+                columns = gather_probing(batch, matches) if batch.side == "left" else gather_stored(matches)
+                yield pa.Table.from_arrays(columns, schema=self._result)
+        else:
+            for match in found:
+                self._mark(batch, match)
 
     def stored(self, side: StreamName, run: Run, segment: Segment) -> None:
         """Give the new rows of a side, which are a run now, their marks."""
@@ -129,17 +130,23 @@ class Judge:
             self._marks.add(whole.name, kind, some)
         return whole
 
-    def _mark(self, batch: KeyedBatch, match: Match) -> Int32s | Int64s:
-        """Mark the rows of pairs; return those left rows that had met nobody before."""
-        fresh: Int32s | Int64s = match.who[:0]
-        if OTHER_SIDE[batch.side] in self._watched:
+    def _first_met(self, batch: KeyedBatch, found: Iterator[Match]) -> Iterator[Match]:
+        """Mark the rows of pairs; yield those that are the first one of their left row."""
+        for match in found:
+            first = self._mark(batch, match)["left"]
+            if len(first):
+                yield replace(match, who=match.who[first], row=match.row[first])
+
+    def _mark(self, batch: KeyedBatch, match: Match) -> dict[StreamName, Int64s]:
+        """Mark the rows of pairs; return for each watched side which pairs are the first one of their row."""
+        first: dict[StreamName, Int64s] = {}
+        other = OTHER_SIDE[batch.side]
+        if other in self._watched:
             run = self._run_of(match)
-            fresh = self._marks.set(run.name, MET, match.row, run.rows)
+            first[other] = self._marks.set(run.name, MET, match.row, run.rows)
         if batch.side in self._watched:
-            unmarked = match.who[~self._met[match.who]]
-            self._met[unmarked] = True
-            fresh = unmarked if batch.side == "left" else fresh
-        return fresh
+            first[batch.side], _ = mark_rows(match.who, 0, self._met)
+        return first
 
     def _given(self, batch: KeyedBatch, match: Match) -> Match:
         """Return the pairs that this core gives: those whose left row it judges, where it shares pairs with others."""
@@ -150,7 +157,11 @@ class Judge:
         else:
             run = self._run_of(match)
             keep = ~self._marks.of(run.name, ELSEWHERE, run.rows)[match.row]
-        return match if keep.all() else Match(match.who[keep], match.stored, match.row[keep], match.source)
+        kept = int(np.count_nonzero(keep))
+        if kept == match.count:
+            return match
+        who, row = compress_pairs(match.who, match.row, keep, kept)
+        return replace(match, who=who, row=row)
 
     def _run_of(self, match: Match) -> Run:
         return self._of_rows[id(match.source)]
@@ -202,15 +213,6 @@ def _order_of(deciding: pa.RecordBatch, times: Int64s) -> Int32s | None:
         within = sort_keys(found, np.arange(len(some), dtype=np.int32))
         order[tied] = some[sort_keys(ordered[tied], within)]
     return order
-
-
-def _once(numbers: Int32s | Int64s, rows: int) -> Int32s:
-    """Return numbers of rows, each once."""
-    if len(numbers) * FEW < rows:
-        return np.unique(numbers).astype(np.int32)
-    found = np.zeros(rows, bool)
-    found[numbers] = True
-    return np.flatnonzero(found).astype(np.int32)
 
 
 def _rows_of(segment: Segment) -> Stored:

@@ -21,6 +21,7 @@ import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from watersmeet.arrays import Bools, Int32s, Int64s
+from watersmeet.kernels.marks import mark_rows
 
 __all__ = ["ELSEWHERE", "KINDS", "MET", "Marks"]
 
@@ -56,14 +57,13 @@ class Marks:
             self._known[run, kind] = bits
         return self._known[run, kind]
 
-    def set(self, run: str, kind: Kind, at: Int32s | Int64s, rows: int) -> Int32s | Int64s:
-        """Mark the rows of a run that have these numbers; return those that had no mark, each as often as given."""
-        bits = self.of(run, kind, rows)
-        fresh = at[~bits[at]]
-        if len(fresh):
-            bits[fresh] = True
-            self._changed.setdefault((run, kind), set()).update(np.unique(fresh // PIECE_ROWS).tolist())
-        return fresh
+    def set(self, run: str, kind: Kind, at: Int32s, rows: int) -> Int64s:
+        """Mark the rows of a run that have these numbers; return where in ``at`` those that had no mark come first."""
+        first, _ = mark_rows(at, 0, self.of(run, kind, rows))
+        if len(first):
+            pieces = np.flatnonzero(np.bincount(at[first] // PIECE_ROWS))
+            self._changed.setdefault((run, kind), set()).update(pieces.tolist())
+        return first
 
     def add(self, run: str, kind: Kind, bits: Bools) -> None:
         """Give a new run its marks."""

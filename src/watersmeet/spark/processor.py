@@ -10,6 +10,7 @@ right row. While the routing table changes, a left row may be here for the sake 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s
-from watersmeet.engine.result import gather_pairs, in_tables
+from watersmeet.engine.result import gather_pairs, in_tables, put_together
 from watersmeet.spark.core_processor import CoreOptions, CoreProcessor
 from watersmeet.spark.envelope import Envelope
 from watersmeet.spark.identity import Identity
@@ -116,10 +117,9 @@ class JoinProcessor(CoreProcessor):
         """Yield the rows of preserved sides that met nobody; with batch DataFrames no row is to come."""
         if self._judge is None or self._marks is None:
             return
-        for side, rows in lone.items():
-            yield self._judge.without(side, rows)
         until = dict.fromkeys(before, END) if self._ends else before
-        yield from self._judge.due(self._marks, manifest, until, self._window_runs.find)
+        alone = (self._judge.without(side, rows) for side, rows in lone.items())
+        yield from put_together(chain(alone, self._judge.due(self._marks, manifest, until, self._window_runs.find)))
 
     def given(self, results: pa.Table) -> pd.DataFrame:
         """Return results as Spark gets them: in order, where that is asked for."""

@@ -11,7 +11,7 @@ other. Several cores may find a pair, and the left row's judge gives it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,7 +67,8 @@ class Bucket(Grouped[JoinPlan]):
         low, high = self._reach(stream)
         if not low <= HERE[0] <= high:  # then no row's band touches its own bucket but by chance
             routes = _with_judges(routes, judge)
-        return [replace(route, judged=judge[route.rows] == route.core) for route in routes]
+        in_order = ((route.core, np.sort(route.rows, kind="stable")) for route in routes)  # so no core has to sort them
+        return [Route(core, rows, judged=judge[rows] == core) for core, rows in in_order]
 
     def _reach(self, stream: StreamName) -> Reach:
         """Return by how much the values that rows of a stream are looked for by differ from their own."""
