@@ -293,34 +293,42 @@ def rows_of(side: str, table: pa.Table | None) -> list[dict[tuple[str, str], Any
 
 
 def on_time(
-    ts: Mapping[str, str], window: TimeWindow | TimeWindows, pushes: Iterable[Sequence[list[Any]]]
+    ts: Mapping[str, str], window: TimeWindow | TimeWindows, pushes: Sequence[Sequence[list[Any]]]
 ) -> tuple[list[list[Any]], Counter[str]]:
     """Return each stream's rows that are neither late nor without a timestamp, and how many were late."""
     names = list(ts.items())
     kept: list[list[Any]] = [[] for _ in names]
-    largest: list[Fraction | None] = [None] * len(names)
-    watermark, late = None, Counter[str]()
-    for push in pushes:
+    late = Counter[str]()
+    for push, watermark in zip(pushes, [None, *watermarks(ts, window, pushes)], strict=False):
         for i, rows in enumerate(push):
-            timed = [row for row in rows if row[names[i]] is not None]
-            for row in timed:
+            for row in rows:
+                if row[names[i]] is None:
+                    continue
                 if watermark is not None and row[names[i]] < watermark:
                     late[names[i][0]] += 1
                 else:
                     kept[i].append(row)
-            largest[i] = (
-                max((row[names[i]] for row in timed), default=None)
-                if largest[i] is None
-                else max([largest[i], *(row[names[i]] for row in timed)])
-            )
+    return kept, late
+
+
+def watermarks(
+    ts: Mapping[str, str], window: TimeWindow | TimeWindows, pushes: Iterable[Sequence[list[Any]]]
+) -> list[Fraction | None]:
+    """Return the watermark after each push."""
+    names = list(ts.items())
+    largest: list[Fraction | None] = [None] * len(names)
+    found: list[Fraction | None] = []
+    for push in pushes:
+        for i, rows in enumerate(push):
+            times = [row[names[i]] for row in rows if row[names[i]] is not None]
+            largest[i] = max([*times, *([] if largest[i] is None else [largest[i]])], default=None)
         known = [time for time in largest if time is not None]
         reached = [min(known)] if len(known) == len(largest) else []
         if known and window.idle is not None:
             reached.append(max(known) - constant(window.idle))
-        if reached:
-            moment = max(reached) - constant(window.lateness)
-            watermark = moment if watermark is None else max(watermark, moment)
-    return kept, late
+        before = [time for time in found[-1:] if time is not None]
+        found.append(max([*before, *(time - constant(window.lateness) for time in reached)], default=None))
+    return found
 
 
 def in_order(order_by: Mapping[str, str | None], pushes: Iterable[Sequence[list[Any]]]) -> list[list[Any]]:

@@ -176,8 +176,12 @@ def test_idle_goes_with_no_watermark_of_the_users(spark: SparkSession, folder_of
     assert "next step:" in str(refused.value)
 
 
-def test_an_hour_of_pause(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
-    """The right stream has rows in its first and last file only; a micro-batch is ten minutes."""
+@pytest.mark.parametrize("how", ["full", pytest.param("inner", marks=pytest.mark.long)])
+def test_an_hour_of_pause(spark: SparkSession, folder_of: Streams, tmp_path: Path, how: Any) -> None:
+    """The right stream has rows in its first and last file only; a micro-batch is ten minutes.
+
+    Rows that met nobody come out once, those that came late only as such.
+    """
 
     def tens_of_minutes(name: str, first: int, numbers: list[int]) -> pa.Table:
         minutes = [10 * number + minute for number in numbers for minute in range(10)]
@@ -193,15 +197,17 @@ def test_an_hour_of_pause(spark: SparkSession, folder_of: Streams, tmp_path: Pat
         tens_of_minutes("at", 1000, [3, 8]),
     ]
     right = folder_of("right", paused)
-    results = wm.join(stream(spark, left), stream(spark, right), ON, window, late="keep", cores=2)
+    lonely = stream(spark, right).selectExpr("id", "at", "CAST(id = 1004 AS BIGINT) AS k")
+    results = wm.join(stream(spark, left), lonely, ON, window, how=how, late="keep", cores=2)
     query = run(results, tmp_path / "home")
     found = spark.read.parquet(f"{tmp_path}/home/pairs")
     late = found.filter("late IS NOT NULL").collect()
     assert sorted(row.right_id for row in late) == [1000 + minute for minute in range(30, 40)]
     assert all(row.late == "right" and row.left_id is None and row.at is not None for row in late)
-    pairs = ids(found.filter("late IS NULL"))
-    near = {(a, b) for a in range(90) for b in (*range(10), *range(80, 90)) if abs(a - b) <= 2}
-    assert pairs == Counter((a, 1000 + b) for a, b in near)
+    near = {(a, 1000 + b) for a in range(90) for b in (*range(10), *range(80, 90)) if abs(a - b) <= 2 and b != 4}
+    alone = {(a, None) for a in range(90) if a not in {a for a, _ in near}} | {(None, 1004)}
+    assert ids(found.filter("late IS NULL")) == Counter(near | (alone if how == "full" else set()))
     metrics = metrics_of(query)
     assert sum(metric.late_rows for metric in metrics) == 10
+    assert sum(metric.unmatched_rows for metric in metrics) == (len(alone) if how == "full" else 0)
     assert max(metric.window_rows for metric in metrics) <= 40, "not the hour's 80"
