@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int64s
+from watersmeet.columns.dictionaries import held_rows
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.options import Late, refuse_late
@@ -265,6 +266,7 @@ class Intake:
                 f"convert it: {CONVERSIONS.get(type(table).__name__, CONVERSIONS['list'])}, "
                 f"where schema is the one that the join has for {stream}",
             )
+        table = held_rows(table)
         if not table.schema.equals(schema, check_metadata=False):
             table = _as_nullable(stream, table, schema)
         if table.num_rows == 0:

@@ -52,7 +52,7 @@ class StreamJoin(Lifecycle):
     Parameters
     ----------
     left, right
-        Schemas of the two streams. Columns may have any type.
+        Schemas of the two streams. Columns may have any type; small indices of dictionaries become int32.
     on
         A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x`` and
         ``right.y``.
@@ -159,7 +159,7 @@ class StreamJoin(Lifecycle):
         if result != "pairs":
             self._options["result"] = result
         self._order: Order | None = order
-        pairs = result_schema(left, right, how=how)
+        pairs = result_schema(self._plan.schemas["left"], self._plan.schemas["right"], how=how)
         self._form = form_of(result, self._plan.schemas, pairs)
         self._schema = pairs if self._form is None else self._form.schema
         self._intake = PairIntake(self._plan, late=late, preserved=preserved(how))

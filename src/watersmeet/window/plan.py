@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from watersmeet.columns.dictionaries import held_schema
 from watersmeet.columns.hidden import is_hidden
 from watersmeet.columns.widths import fixed_width
 from watersmeet.spec.durations import format_duration
@@ -138,7 +139,7 @@ def plan_join(
     ``case_sensitive``.
     """
     check_options(structure=structure)
-    schemas: dict[StreamName, pa.Schema] = {"left": left, "right": right}
+    schemas: dict[StreamName, pa.Schema] = {"left": held_schema(left), "right": held_schema(right)}
     if not streams_of(predicate) <= set(schemas):
         raise SpecificationError(
             f"the predicate reads streams {', '.join(sorted(streams_of(predicate)))}",

@@ -64,7 +64,7 @@ class MultiStreamJoin(Lifecycle):
     Parameters
     ----------
     streams
-        The schema of each stream, by name. Columns may have any type.
+        The schema of each stream, by name. Columns may have any type; small indices of dictionaries become int32.
     on
         Spark SQL text over the streams' names, or a predicate such as ``equal("a.k", "b.k") & band("b.x", "c.x", 5)``.
         Its conditions have to connect all streams.

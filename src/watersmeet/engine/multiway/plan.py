@@ -24,6 +24,7 @@ from itertools import combinations
 
 import pyarrow as pa
 
+from watersmeet.columns.dictionaries import held_schema
 from watersmeet.spec.errors import ColumnTypeError, SpecificationError
 from watersmeet.spec.expression import (
     Boolean,
@@ -198,7 +199,7 @@ def plan_streams(
     """
     check_options(structure=structure)
     streams = check_names(schemas)
-    own = dict(schemas)
+    own = {stream: held_schema(schema) for stream, schema in schemas.items()}
     check_layouts(own)
     predicate = without_lists(resolve_columns(predicate, own, case_sensitive=case_sensitive), own)
     window = _resolved(window, own, case_sensitive=case_sensitive)
