@@ -97,7 +97,7 @@ class Pairing:
             self._unmatched = Unmatched(
                 how, plan.schemas, schema, by_number=kind.meets_later, in_order=order is not None
             )
-        left_alone = returns_left_rows(how) and order is None
+        left_alone = returns_left_rows(how)
         schema = gathered_schema(how, plan.schemas, schema, numbered)
         columns = gathered_columns(how, plan.schemas, numbered)
         shares = None if weights is None else tuple(weights)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from watersmeet.arrays import Bools, Int32s, Int64s
 from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_width, table_widths
+from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.kernels.marks import mark_rows
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
@@ -23,6 +24,7 @@ from watersmeet.window.stream_window import Match
 __all__ = [
     "BYTES_AT_ONCE",
     "bounded_tables",
+    "first_for_each_left_row",
     "gather_pairs",
     "gather_probing",
     "gather_stored",
@@ -35,6 +37,7 @@ __all__ = [
     "unmatched_rows",
 ]
 
+NEVER: Final = 2**63 - 1
 BYTES_AT_ONCE: Final = 64 << 20
 """Bytes of a table of bounded size, if its rows are not longer: they count with their own bytes."""
 
@@ -155,6 +158,25 @@ def one_for_each_left_row(probing: KeyedBatch, matches: Iterable[Match]) -> Iter
         first, _ = mark_rows(at, 0, marks)
         if len(first):
             yield match if len(first) == len(at) else replace(match, who=match.who[first], row=match.row[first])
+
+
+def first_for_each_left_row(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[Match]:
+    """Yield, of such pairs of numbered rows, those whose right row came before that of all pairs of their left row yet.
+
+    In whatever order results come, a left row's first one is that with the earliest of its right rows.
+    """
+    earliest: dict[int, tuple[pa.RecordBatch, Int64s]] = {}
+    for match in matches:
+        if probing.side == "left":
+            rows, at, right = probing.rows, match.who, numbers_of(match.stored)[match.row]
+        else:
+            rows, at, right = match.stored, match.row, numbers_of(probing.rows)[match.who]
+        _, known = earliest.setdefault(id(rows), (rows, np.full(rows.num_rows, NEVER)))
+        keep = right < known[at]
+        np.minimum.at(known, at, right)
+        keep &= right == known[at]
+        if keep.any():
+            yield match if keep.all() else replace(match, who=match.who[keep], row=match.row[keep])
 
 
 def pair_widths(probing: KeyedBatch, match: Match) -> Int64s | int:

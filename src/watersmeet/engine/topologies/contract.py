@@ -33,7 +33,13 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.forms import Form
 from watersmeet.engine.intake import Slice
-from watersmeet.engine.result import gather_probing, gather_stored, one_for_each_left_row, table_of_pairs
+from watersmeet.engine.result import (
+    first_for_each_left_row,
+    gather_probing,
+    gather_stored,
+    one_for_each_left_row,
+    table_of_pairs,
+)
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.ordering import Relaxed
 from watersmeet.window.batch import KeyedBatch
@@ -70,7 +76,7 @@ class Layout:
     columns: Mapping[StreamName, list[int]] | None = None
     """Of each side, which columns of its rows the pairs have; None: all."""
     left_alone: bool = False
-    """Whether pairs stand for their left rows alone, in any order: then not all of many pairs are gathered."""
+    """Whether pairs stand for their left rows alone: then not all of many pairs are gathered."""
 
     def results(self, window: StreamWindow, probing: KeyedBatch) -> list[pa.Table]:
         """Return what a batch finds in a window, in the form asked for."""
@@ -80,7 +86,9 @@ class Layout:
 
     def wanted(self, probing: KeyedBatch, matches: Iterator[Match]) -> Iterator[Match]:
         """Yield, of the pairs that a batch finds in a probe, those that are gathered."""
-        return one_for_each_left_row(probing, matches) if self.left_alone else matches
+        if not self.left_alone:
+            return matches
+        return (one_for_each_left_row if self.order is None else first_for_each_left_row)(probing, matches)
 
     def gather(self, probing: KeyedBatch, matches: list[Match]) -> list[pa.Table]:
         """Return the pairs that a batch found, in the form asked for, as few tables; none if it found no pairs."""

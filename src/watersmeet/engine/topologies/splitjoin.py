@@ -79,7 +79,7 @@ class JoinCore:
         if self._layout.order is None:
             self._released.extend(self._layout.results(window, batch))
         else:
-            matches = list(window.probe(batch))
+            matches = list(self._layout.wanted(batch, window.probe(batch)))
             self.hand_on(self.punctuated(block, matches, self._layout.gather(batch, matches)))
         self._store(batch)
 
