@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import watersmeet as wm
 from dressed import UTC
 from pausing_streams import ON, SIDES, WINDOWS, late_rows, pausing_streams, timetable, watermarks
 from stand_in import forget, pair_query
@@ -87,3 +88,35 @@ def _results(found: pa.Table) -> list[tuple[tuple[Any, Any], str | None]]:
             found["left_id"].to_pylist(), found["right_id"].to_pylist(), streams, strict=True
         )
     ]
+
+
+@pytest.mark.parametrize("last", ["late", "null"])
+def test_what_only_the_slower_streams_last_rows_decide_waits_for_any_row(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``idle`` the query's watermark goes by the newest row of all, and without input cores hear nothing.
+
+    micro-batch         0       1       2      3       4
+    left             1 at 100  2 at 160
+    right            1 at 100         2 at 158     3 is late, or has no time
+    join's own after   100     100     158    158     158     from 158 on nobody can meet the left row 1
+    query's after       38      98      98     98      98     it does not move: Spark runs nothing without input
+    """
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "scratch"))
+
+    def rows(number: int, second: int | None, x: int) -> pa.Table:
+        columns = {"id": [number], "ts": [None if second is None else second * 10**6], "x": [x], "k": [0]}
+        return pa.table(columns, SCHEMA).cast(SPARKS)
+
+    window = wm.time_window("2 seconds", ts="ts", idle="1 minute")
+    query = pair_query(dict.fromkeys(SIDES, SPARKS), "left.x = right.x", window, how="left", late="keep", behind=2000)
+    batches = [
+        {"left": rows(1, 100, 5), "right": rows(1, 100, 6)},
+        {"left": rows(2, 160, 7)},
+        {"right": rows(2, 158, 7)},
+        {},
+        {"right": rows(3, 1 if last == "late" else None, 5)},
+    ]
+    given = [_results(query.run(batch)) for batch in batches]
+    kept = [((None, 3), "right")] if last == "late" else []
+    assert given == [[], [], [((2, 2), None)], [], [*kept, ((1, None), None)]]
