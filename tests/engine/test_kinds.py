@@ -233,6 +233,26 @@ def test_pairs_keep_their_order_and_rows_without_a_partner_follow(topology: str,
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_with_an_order_rows_without_a_partner_come_as_they_arrived(topology: str) -> None:
+    """Those of each side, behind rows that could meet nobody; in time they lie in another order."""
+    pushes = stream(seed=5, pushes=4, most_rows=20, values=400)
+    options = {"how": "full", "topology": topology, "order": "outer", "cores": 2}
+    with join_of("left.x = right.x", WINDOWS["time"], **options) as join:
+        tables = [ids_of_kind(join.push(left=left, right=right)) for left, right in pushes]
+        tables.append(ids_of_kind(join.finish()))
+    for i, side in enumerate(SCHEMAS):
+        rows = [row for push in pushes for row in oracle.rows_of(side, push[i])]
+        could_meet = {row[side, "id"] for row in rows if row[side, "x"] is not None}
+        for table in tables:
+            alone = [pair[i] for pair in table if None in pair and pair[i] is not None]
+            could = [number in could_meet for number in alone]
+            assert could == sorted(could)
+            arrived = [number for number in alone if number in could_meet]
+            assert arrived == sorted(arrived), "ids grow as rows arrive"
+        assert sum(None in pair and pair[i] is not None for table in tables for pair in table) > 10
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_what_flows_on_and_is_never_polled_gives_out_its_rows(topology: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that met nobody are not held until the end, however long it is that nothing comes to rest."""
     monkeypatch.setattr("watersmeet.engine.unmatched.FLOWING_ROWS", 200)
