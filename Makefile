@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-all check lint types imports
-.PHONY: soak mutants coverage
+.PHONY: soak mutants coverage docs
 .PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark bench-papers format clean
 
 help: ## Show this list
@@ -45,6 +46,10 @@ mutants: $(READY) ## Change the package in one place at a time and see whether t
 coverage: $(READY) ## Run the kernels' tests uncompiled and show which branches they take
 	@NUMBA_DISABLE_JIT=1 $(BIN)/pytest -q --timeout=900 --cov=src/watersmeet/kernels --cov-branch --cov-report=term-missing \
 	  tests/kernels tests/subwindow tests/columns tests/window
+
+docs: $(READY) ## Build the documentation site into build/site, strictly, and check its links
+	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python -m docsite.links build/site
 
 lint: $(READY) ## Check format and lint (ruff)
 	@$(BIN)/ruff format --check .
@@ -91,5 +96,5 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "watersmeet needs Python 3.11 or newer, $(PYTHON) is older or missing: name another, e.g. make PYTHON=python3.12 test" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --editable '.[dev,connect,java]'
+	@$(BIN)/pip install --quiet --editable '.[dev,docs,connect,java]'
 	@touch $@

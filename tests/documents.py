@@ -10,6 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SPARK_DOCUMENTS = [
+    DOCS / name
+    for name in ("spark-guide.md", "state-and-sizing.md", "quick-start.md", "testing.md", "operations/metrics.md")
+]
+"""Pages that need Spark, and run from top to bottom; the blocks of all others run each by itself, without Spark."""
 BLOCK = re.compile(r"^```python( own process)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 
 

@@ -51,7 +51,7 @@ def test_importing_watersmeet_loads_no_optional_package() -> None:
     ("packages", "allowed"),
     [
         ({"numba", "llvmlite"}, {"kernels"}),
-        ({"pyspark"}, {"spark", "cli"}),
+        ({"pyspark"}, {"spark", "cli", "testing.py"}),
         ({"duckdb", "matplotlib", "polars"}, {"cli"}),
     ],
     ids=["numba", "pyspark", "comparators"],

@@ -12,16 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from documents import Example, examples_of
+from documents import DOCS, SPARK_DOCUMENTS, Example, examples_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-DOCUMENTS = [DOCS / "spark-guide.md", DOCS / "state-and-sizing.md"]
-OWN_PROCESS = [example for document in DOCUMENTS for example in examples_of(document) if example.own_process]
+OWN_PROCESS = [example for document in SPARK_DOCUMENTS for example in examples_of(document) if example.own_process]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.stem)
+@pytest.mark.parametrize("document", SPARK_DOCUMENTS, ids=lambda document: document.stem)
 def test_document_runs_as_it_stands(
     spark: SparkSession,  # noqa: ARG001 -- the document asks for a session and gets this one
     monkeypatch: pytest.MonkeyPatch,
