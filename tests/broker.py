@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +39,11 @@ offsets.topic.num.partitions=1
 auto.create.topics.enable=false
 log.cleaner.dedupe.buffer.size=4194304
 """
+CLUSTER: Final = "d2F0ZXJzbWVldC10ZXN0cw"
+"""Sixteen bytes in base 64; drawn ones may begin with a hyphen, which the command takes for an option."""
 PATIENCE_SECONDS: Final = 60
+MOST_AT_ONCE: Final = 100_000
+"""Messages; the client takes no more than a million."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,20 @@ class Broker:
             encoding="utf-8",
         )
         program = [java(), *JVM, *QUIET, "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(map(str, jars("broker")))]
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        formatting = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)]
-        subprocess.run([*program, *formatting], check=True, capture_output=True, timeout=PATIENCE_SECONDS)
+        formatting = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER, "--config", str(settings)]
+        done = subprocess.run(
+            [*program, *formatting], capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+        )
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
         self._daemon = Daemon([*program, "kafka.Kafka", settings], folder / "kafka", {})
         try:
             self._daemon.await_line("(Kafka Server started)")
         except RuntimeError:
             self._daemon.kill()
             raise
+        self._consumer = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False}
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +91,7 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._consumer.close()
         self._daemon.kill()
 
     def create(self, *topics: str, partitions: int = 2) -> None:
@@ -102,27 +110,25 @@ class Broker:
 
     def read(self, topic: str, *, partitions: int = 2) -> list[Record]:
         """Return all messages of a topic."""
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False})
-        try:
-            return [
-                record
-                for partition in range(partitions)
-                for record in _read(consumer, TopicPartition(topic, partition))
-            ]
-        finally:
-            consumer.close()
+        return [record for partition in range(partitions) for record in self._read(topic, partition)]
 
+    def count(self, topic: str, *, partitions: int = 2) -> int:
+        """Return how many messages a topic has."""
+        return sum(self._end(topic, partition) for partition in range(partitions))
 
-def _read(consumer: Consumer, place: TopicPartition) -> list[Record]:
-    """Return all messages of one partition."""
-    first, end = consumer.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
-    consumer.assign([TopicPartition(place.topic, place.partition, first)])
-    records: list[Record] = []
-    while len(records) < end - first:
-        found = consumer.consume(end - first - len(records), timeout=PATIENCE_SECONDS)
-        assert found, f"{place}: {end - first - len(records)} messages do not come"
-        records += map(_record, found)
-    return records
+    def _read(self, topic: str, partition: int) -> list[Record]:
+        end = self._end(topic, partition)
+        self._consumer.assign([TopicPartition(topic, partition, 0)])
+        records: list[Record] = []
+        while len(records) < end:
+            found = self._consumer.consume(min(end - len(records), MOST_AT_ONCE), timeout=PATIENCE_SECONDS)
+            assert found, f"{end - len(records)} messages of {topic} do not come"
+            records += map(_record, found)
+        return records
+
+    def _end(self, topic: str, partition: int) -> int:
+        """Return the offset of the next message; the first one has 0."""
+        return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_SECONDS)[1]
 
 
 def _record(message: Message) -> Record:
