@@ -5,27 +5,19 @@ machine of its own would; an application gets one executor from it. A worker may
 processors, with all that it starts: otherwise the one executor that is busy would also use the processors of those that
 are not.
 
-Workers can be killed and added at any time. Each is a session of processes (in the sense of ``setsid``), so whatever a
-worker has started, executors and their Python workers, is found and killed with it. Nothing outlives the process that
-started it, not even one that is killed: each session has a keeper, which waits for the end of a pipe.
+Workers can be killed and added at any time, with the executors and Python workers that they have started, and nothing
+outlives the process that started the cluster (see :mod:`benchmarks.daemon`).
 """
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import psutil
-
+from benchmarks.daemon import Daemon, kill
 from benchmarks.process import SEARCH_PATH
 from watersmeet.spark.java import find_java
 
@@ -40,14 +32,10 @@ DAEMON_SETTINGS: Final = {
     "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # they do little, and should start quickly
     "PYTHONPATH": SEARCH_PATH,  # executors inherit it
 }
-KEEPER: Final = 'exec 3<&0; (cat <&3; kill -KILL 0) & exec "$@" 3<&- </dev/null'
-"""A shell command that becomes the one it is given; the keeper kills the process group when standard input ends."""
-PATIENCE_SECONDS: Final = 60.0
-MOMENT_SECONDS: Final = 0.02
 
 
-class _Daemon:
-    """A JVM of Spark's, and all processes that it starts: a session of their own."""
+class _SparkDaemon(Daemon):
+    """A JVM of Spark's."""
 
     def __init__(
         self, program: str, arguments: list[str], folder: Path, environment: Mapping[str, str], *, processor: int | None
@@ -56,59 +44,17 @@ class _Daemon:
         assert found is not None, "who needs a cluster has PySpark"
         assert found.origin is not None, "it is an ordinary package"
         home = Path(found.origin).parent
-        folder.mkdir(parents=True)
-        self._log = folder / "log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 -- Spark's own script
-                ["/bin/sh", "-c", KEEPER, "sh", home / "bin" / "spark-class", program, *arguments],
-                env={**os.environ, "SPARK_HOME": str(home), **DAEMON_SETTINGS, **environment},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        if processor is not None:
-            os.sched_setaffinity(self._process.pid, {processor})  # still a script of one thread: all else inherits it
-
-    def await_line(self, pattern: str) -> str:
-        """Wait until the log has a line with ``pattern``, and return its first group."""
-        end = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            log = self._log.read_text(encoding="utf-8", errors="replace")
-            if found := re.search(pattern, log):
-                return found[1]
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"a part of the Spark cluster does not start:\n{log}")
-            time.sleep(MOMENT_SECONDS)
-
-    def kill(self) -> None:
-        """Kill the JVM, and all that it has started."""
-        while self._process.poll() is None or self.started():
-            for process in (self._process.pid, *self.started()):
-                _kill(process)
-            time.sleep(MOMENT_SECONDS)
-        assert self._process.stdin is not None, "opened as a pipe"
-        self._process.stdin.close()
-
-    def started(self, program: str = "") -> list[int]:
-        """Return the processes, beside the JVM, whose command names ``program``."""
-        own = self._process.pid
-        return [
-            one.pid
-            for one in psutil.process_iter(["status", "cmdline"])
-            if one.pid != own
-            and one.info["status"] != psutil.STATUS_ZOMBIE
-            and program in " ".join(one.info["cmdline"] or ())
-            and _session(one.pid) == own
-        ]
+        command = [str(home / "bin" / "spark-class"), program, *arguments]
+        everything = {"SPARK_HOME": str(home), **DAEMON_SETTINGS, **environment}
+        super().__init__(command, folder, everything, processor=processor)
 
 
-class SparkWorker(_Daemon):
+class SparkWorker(_SparkDaemon):
     """One worker of a cluster, with its executors."""
 
     def kill_executors(self) -> int:
         """Kill the executors alone, which the worker then starts anew; return how many."""
-        return sum(map(_kill, self.started(EXECUTOR)))
+        return sum(map(kill, self.started(EXECUTOR)))
 
 
 class StandaloneCluster:
@@ -122,7 +68,9 @@ class StandaloneCluster:
         self._begun = 0
         self.workers: list[SparkWorker] = []
         ports = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
-        self._master = _Daemon("org.apache.spark.deploy.master.Master", ports, folder / "master", {}, processor=None)
+        self._master = _SparkDaemon(
+            "org.apache.spark.deploy.master.Master", ports, folder / "master", {}, processor=None
+        )
         try:
             self.master = self._master.await_line(r"Starting Spark master at (spark://\S+)")
         except RuntimeError:
@@ -174,16 +122,3 @@ class StandaloneCluster:
         """Kill a worker and its executors, as when a machine is lost."""
         self.workers.remove(worker)
         worker.kill()
-
-
-def _session(process: int) -> int | None:
-    with suppress(ProcessLookupError, PermissionError):  # ended meanwhile, or another user's
-        return os.getsid(process)
-    return None
-
-
-def _kill(process: int) -> bool:
-    with suppress(ProcessLookupError):  # ended meanwhile
-        os.kill(process, signal.SIGKILL)
-        return True
-    return False

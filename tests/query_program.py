@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.functions import expr, xxhash64
 
 import streams
+import topics
 import watersmeet as wm
 from streams import stream
 from watersmeet.spark import balancing
@@ -53,6 +54,10 @@ class Job:
     """What follows in the same query: ``count`` counts the pairs of each second, ``join`` is a join with a third folder
     on ``left.right_k = right.k``, at most a second apart."""
     third: str = ""
+    servers: str = ""
+    """Of a Kafka: ``left`` and ``right`` are then topics (see :mod:`topics`)."""
+    sink: str = ""
+    """The topic that gets the results; none: files in ``home``."""
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -65,9 +70,13 @@ def joined(spark: SparkSession, job: Job) -> DataFrame:
         spark.conf.set(balancing.FOLDER, job.tables)
     in_time = "ts" in job.window or "left_ts" in job.window
     window = wm.time_window(**job.window) if in_time else wm.count_window(**job.window)  # type: ignore[arg-type]
+    left, right = (
+        topics.topic_stream(spark, job.servers, side) if job.servers else stream(spark, side)
+        for side in (job.left, job.right)
+    )
     return wm.join(
-        stream(spark, job.left),
-        stream(spark, job.right),
+        left,
+        right,
         job.on,
         window,
         routing=job.routing,  # type: ignore[arg-type]
@@ -96,9 +105,13 @@ def followed(pairs: DataFrame, third: DataFrame | None) -> DataFrame:
 
 
 def run(spark: SparkSession, job: Job) -> str:
-    """Run a job over all there is, into files."""
+    """Run a job over all there is, into files or a topic."""
+    results = whole(spark, job)
     try:
-        streams.run(whole(spark, job), job.home)
+        if job.sink:
+            streams.run_to_end(lambda: topics.start(results, job.servers, job.sink, job.home))
+            return "done"
+        streams.run(results, job.home)
     except StreamingQueryException as error:
         return f"failed: {str(error).splitlines()[0]}"
     if job.truth is not None:
