@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from documents import DOCS, ROOT, SPARK_DOCUMENTS, Example, dead_links_of, examples_of
+from documents import DOCS, OWN_DOCUMENTS, ROOT, SPARK_DOCUMENTS, Example, dead_links_of, examples_of
 
 README, IN_PROCESS = ROOT / "README.md", DOCS / "in-process.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
-EXAMPLES = [example for page in PAGES if page not in SPARK_DOCUMENTS for example in examples_of(page)]
+PLAIN = [page for page in PAGES if page not in SPARK_DOCUMENTS + OWN_DOCUMENTS]
+EXAMPLES = [example for page in PLAIN for example in examples_of(page)]
 
 
 def test_documents_have_examples() -> None:
