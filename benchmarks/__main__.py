@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.papers.beside import NAMES, run_papers
 from benchmarks.suite import SUITES, Options, Suite, run_suite
-from watersmeet.cli.main import run_command
+from watersmeet.cli.main import guarded
 
 __all__ = ["main"]
 
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, suite in SUITES.items():
         _add_suite(suites.add_parser(name, help=suite.about, description=f"Measures {suite.about}."), name, suite)
     _add_papers(suites.add_parser("papers", help=PAPERS, description=f"Draws {PAPERS}; runs what has no result yet."))
-    return run_command(parser, arguments)
+    given = parser.parse_args(arguments)
+    return guarded(parser.prog, lambda: given.command(given))
 
 
 def _add_suite(parser: argparse.ArgumentParser, name: str, suite: Suite) -> None:

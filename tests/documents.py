@@ -17,7 +17,7 @@ SPARK_DOCUMENTS = [
     for name in ("spark-guide.md", "state-and-sizing.md", "quick-start.md", "testing.md", "operations/metrics.md")
 ]
 """Pages that need Spark, and run from top to bottom; the blocks of all others run each by itself, without Spark."""
-OWN_DOCUMENTS = [DOCS / "kafka.md"]
+OWN_DOCUMENTS = [DOCS / "kafka.md", DOCS / "jobs.md"]
 """Pages of which a test of their own runs the examples."""
 BLOCK = re.compile(r"^```python( own process)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 

@@ -13,7 +13,7 @@ import pytest
 import watersmeet
 
 PACKAGE = Path(watersmeet.__file__).parent
-OPTIONAL = {"duckdb", "matplotlib", "pandas", "polars", "pyspark"}
+OPTIONAL = {"duckdb", "matplotlib", "pandas", "polars", "pydantic", "pyspark", "rich", "typer"}
 
 
 def modules_loaded_by(statement: str) -> set[str]:
@@ -51,10 +51,12 @@ def test_importing_watersmeet_loads_no_optional_package() -> None:
     ("packages", "allowed"),
     [
         ({"numba", "llvmlite"}, {"kernels"}),
-        ({"pyspark"}, {"spark", "cli", "testing.py"}),
+        ({"pyspark"}, {"spark", "jobs", "cli", "testing.py"}),
+        ({"pydantic"}, {"jobs"}),
+        ({"rich", "typer"}, {"jobs", "cli"}),
         ({"duckdb", "matplotlib", "polars"}, {"cli"}),
     ],
-    ids=["numba", "pyspark", "comparators"],
+    ids=["numba", "pyspark", "pydantic", "screen", "comparators"],
 )
 def test_package_is_imported_only_in(packages: set[str], allowed: set[str]) -> None:
     assert importers_of(packages) <= allowed

@@ -21,7 +21,15 @@ from watersmeet.spec.options import check_threads
 from watersmeet.spec.typing import Schemas
 from watersmeet.spec.zones import comparison_by_zone
 
-__all__ = ["bytes_setting", "check_session", "check_time_zone", "flag_setting", "is_case_sensitive", "session"]
+__all__ = [
+    "RECOMMENDED",
+    "bytes_setting",
+    "check_session",
+    "check_time_zone",
+    "flag_setting",
+    "is_case_sensitive",
+    "session",
+]
 
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

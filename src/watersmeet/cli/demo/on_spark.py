@@ -17,9 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +31,7 @@ from watersmeet.cli.demo.in_process import warm_up
 from watersmeet.cli.demo.market import COUNT_PAIRS, ON, QUESTION, WINDOW, WINDOW_LENGTH, cut, describe, generate
 from watersmeet.cli.demo.screen import SHOWN, LiveLine, judge, say, show_pairs, stage, status
 from watersmeet.cli.extras import load
+from watersmeet.jobs.spark_log import stderr_into
 from watersmeet.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ FIRST_WRITTEN: Final = 1_700_000_000
 POLL_SECONDS: Final = 0.1
 LOG_SHOWN: Final = 4_000
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
-STDERR: Final = 2
 
 
 @dataclass
@@ -78,7 +76,7 @@ def join_on_spark(*, rows: int, seed: int) -> int:
         try:
             with stage(f"Spark {pyspark.__version__} starts, beside it kernels are compiled and rows generated"):
                 preparing = aside.submit(_prepare, folder, rows, seed)
-                with _stderr_into(log):
+                with stderr_into(log):
                     spark = wm.session(name="watersmeet demo", more={"spark.ui.showConsoleProgress": "false"})
                 about, files = preparing.result()
             say(f"{about}, in micro-batches of {BATCH.seconds} s of their time")
@@ -205,18 +203,3 @@ def _prove(spark: SparkSession, folder: Path, pairs: int) -> int:
         "(it had all rows before it began; the streaming join took them as they came, and kept its state for a restart)"
     )
     return code
-
-
-@contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
-    """Write stderr into a file; a process started meanwhile keeps doing so."""
-    sys.stderr.flush()
-    kept = os.dup(STDERR)
-    try:
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), STDERR)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, STDERR)
-        os.close(kept)

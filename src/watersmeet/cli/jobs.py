@@ -1,0 +1,64 @@
+"""The commands about job files: ``run``, ``explain``, ``init`` and ``schema``."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from watersmeet.cli.demo.screen import SCREEN
+from watersmeet.jobs.example import EXAMPLE
+from watersmeet.jobs.explain import explain as explained
+from watersmeet.jobs.model import schema_text
+from watersmeet.jobs.reading import read_job
+from watersmeet.jobs.runner import run_job
+from watersmeet.jobs.spark_log import stderr_into
+from watersmeet.jobs.stop import Stop
+from watersmeet.jobs.view import View
+from watersmeet.spec.errors import SpecificationError
+
+__all__ = ["explain", "init", "run", "schema"]
+
+
+def run(path: Path) -> int:
+    """Run a job until it ends."""
+    file = read_job(path)
+    with ExitStack() as stack:
+        log = None
+        if SCREEN.is_terminal:  # Spark's log would run through the picture
+            log = Path(tempfile.mkdtemp(prefix="watersmeet-")) / "spark.log"
+        stop = stack.enter_context(Stop())
+        view = View(file, console=SCREEN, log=log)
+        if log is not None:
+            stack.enter_context(stderr_into(log))
+        stack.enter_context(view)
+        run_job(file, view, stop)
+    print(view.summary())
+    return 0
+
+
+def explain(path: Path) -> int:
+    """Say what a job will do."""
+    print(explained(read_job(path)))
+    return 0
+
+
+def init(path: Path) -> int:
+    """Write a job to start with."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(EXAMPLE)
+    except OSError as error:
+        raise SpecificationError(
+            f"{path} cannot be written: {error.strerror}",
+            "a file that is not there yet, in a folder that is",
+            "name another one: watersmeet init FILE",
+        ) from error
+    print(f"{path} is written; it runs as it stands:\n  watersmeet explain {path}\n  watersmeet run {path}")
+    return 0
+
+
+def schema() -> int:
+    """Print the JSON schema."""
+    print(schema_text(), end="")
+    return 0

@@ -1,0 +1,183 @@
+"""Runs a job: makes the session, builds and starts the query, shows its figures and ends it.
+
+*Ending.* When asked to end, the runner waits for the micro-batch that runs. Spark has no call for that, so it asks the
+query every few milliseconds, and stops it as soon as it rests or has done one more micro-batch. The next one may just
+have begun; Spark breaks it off and runs the same one at the next start, so nothing is lost, and nothing comes twice
+where the sink takes each micro-batch once.
+
+*Failing.* A query fails with a long text of the JVM's. If watersmeet raised it, its three parts are what is told.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import suppress
+from typing import Final, Protocol
+
+import pyarrow as pa
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import watersmeet as wm
+from watersmeet.jobs.checks import result_of
+from watersmeet.jobs.figures import Figures, figures_of, observed
+from watersmeet.jobs.joins import results
+from watersmeet.jobs.model import SparkPart
+from watersmeet.jobs.reading import JobFile
+from watersmeet.jobs.sinks import writer
+from watersmeet.jobs.sources import SPARK_ERRORS, missing_format, refused_by_spark
+from watersmeet.jobs.stop import Stop, shielding_children
+from watersmeet.spark.session import RECOMMENDED, check_session
+from watersmeet.spec.errors import WatersmeetError
+
+__all__ = ["QueryFailedError", "Show", "job_session", "run_job"]
+
+POLL_SECONDS: Final = 0.2
+STOPPING_POLL_SECONDS: Final = 0.01
+LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
+OURS: Final = re.compile(r"watersmeet\.spec\.errors\.\w+: (.*)\n +allowed: (.*)\n +next step: (.*)")
+
+
+class QueryFailedError(WatersmeetError):
+    """A query has failed while it ran."""
+
+
+class Show(Protocol):
+    """What shows a running job."""
+
+    def started(self) -> None:
+        """Show that the query has started."""
+
+    def figures(self, figures: Figures) -> None:
+        """Show what a micro-batch did."""
+
+    def results(self, batch: int, results: pa.Table) -> None:
+        """Show results, of a console sink."""
+
+    def stopping(self, why: str) -> None:
+        """Show that the query has been asked to end."""
+
+
+def run_job(file: JobFile, show: Show, stop: Stop, spark: SparkSession | None = None) -> int:
+    """Run a job until it ends or is asked to; return how many micro-batches it did.
+
+    Parameters
+    ----------
+    file
+        The job.
+    show
+        What shows it.
+    stop
+        Tells when it is asked to end.
+    spark
+        The session; one of its own, which ends with it, if not given.
+    """
+    if spark is not None:
+        return _run(spark, file, show, stop)
+    with shielding_children():
+        own = job_session(file.job.spark, file.job.name)
+    stop.listen()
+    try:
+        done = _run(own, file, show, stop)
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise QueryFailedError(
+            "Spark's JVM has ended",
+            "a JVM that lives as long as the job; it may have been killed, or out of memory",
+            "look at the end of Spark's log; the job goes on from its checkpoint when it is started again",
+        ) from error
+    except BaseException:
+        own.stop()
+        raise
+    own.stop()
+    return done
+
+
+def job_session(part: SparkPart, name: str) -> SparkSession:
+    """Return the session of a job: a local one, or one of a cluster with the settings that joins need."""
+    settings = {"spark.ui.showConsoleProgress": "false"}
+    settings |= {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in part.settings.items()
+    }
+    local = LOCAL.fullmatch(part.master or "local[*]")
+    if local is not None:
+        cores = {"*": None, None: 1}.get(local[1]) if not (local[1] or "").isdecimal() else int(local[1])
+        return wm.session(cores, name=name, memory=part.memory, more=settings)
+    builder = SparkSession.builder.appName(name).master(part.master or "")
+    needed = {**RECOMMENDED, "spark.sql.session.timeZone": "UTC", "spark.driver.memory": part.memory}
+    for key, value in (needed | settings).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop) -> int:
+    if stop.asked is not None:
+        return 0
+    check_session(spark)  # what is wrong with the session is not wrong with the job
+    rows = results(spark, file)
+    last = file.job.joins[result_of(file.job)]
+    writing = writer(observed(rows, has_late=last.late == "keep" and "late" in rows.frame.columns), file, show.results)
+    try:
+        query = writing.start()
+    except SPARK_ERRORS as error:
+        missing = missing_format(error, file, ("sink",), file.job.sink.format)
+        raise missing or refused_by_spark(error, file, ("sink",)) from error
+    show.started()
+    try:
+        return _watch(query, show, stop)
+    except BaseException:
+        with suppress(Py4JNetworkError, ConnectionError):  # of a JVM that has ended; why it failed is what counts
+            query.stop()
+        raise
+
+
+def _watch(query: StreamingQuery, show: Show, stop: Stop) -> int:
+    """Show the query's micro-batches until it has ended; raise if it failed. Return how many there were."""
+    seen, done, active = -1, 0, True
+    while active:
+        time.sleep(POLL_SECONDS)
+        active = query.isActive  # asked first: so the last progress is not missed
+        last = query.lastProgress
+        if last is not None and last.batchId > seen:
+            fresh = [last] if last.batchId == seen + 1 else query.recentProgress
+            for progress in fresh:
+                if progress.batchId > seen:
+                    seen, done = progress.batchId, done + 1
+                    show.figures(figures_of(progress))
+        if stop.asked is not None and active:
+            show.stopping(stop.asked)
+            _finish_batch(query)
+            query.stop()
+    failure = query.exception()
+    if failure is not None:
+        raise _failed(str(failure)) from failure
+    return done
+
+
+def _finish_batch(query: StreamingQuery) -> None:
+    """Wait until the micro-batch that runs is done."""
+    last = query.lastProgress
+    before = -1 if last is None else last.batchId
+    while query.isActive and query.status["isTriggerActive"]:
+        last = query.lastProgress
+        if last is not None and last.batchId > before:
+            return
+        time.sleep(STOPPING_POLL_SECONDS)
+
+
+def _failed(text: str) -> QueryFailedError:
+    """Return what a query failed with: what watersmeet said, or else the first lines of what Spark says."""
+    ours = OURS.search(text)
+    if ours is not None:
+        return QueryFailedError(f"the query failed: {ours[1]}", ours[2], ours[3])
+    told = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    first = (
+        re.sub(r"^\[STREAM_FAILED\] .*? terminated with exception: ", "", told[0]) if told else "no reason was given"
+    )
+    causes = [line for line in told if re.match(r"(Caused by: |\w+(\.\w+)+(Error|Exception): )", line)]
+    return QueryFailedError(
+        f"the query failed: {first}" + (f"\n  because: {causes[-1].removeprefix('Caused by: ')}" if causes else ""),
+        "a query goes on from its checkpoint as soon as the reason is gone",
+        "look at Spark's log for the whole story, then start the job again",
+    )
