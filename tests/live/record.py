@@ -13,16 +13,16 @@ import json
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
-from streams import PATIENT, run_to_end, stream, write_files
+from streams import PATIENT, stream, write_files
 from watersmeet.spark.java import find_java
 
 CORES: Final = 4
@@ -71,25 +71,28 @@ def session(kind: str, home: Path) -> SparkSession:
     return connected
 
 
+def begin(spark: SparkSession, home: Path, batches: tuple[int, int]) -> StreamingQuery:
+    """Start the join over so many micro-batches of the left stream, and of the right one."""
+    sides = []
+    for seed, (name, number) in enumerate(zip(("left", "right"), batches, strict=True)):
+        (home / name).mkdir()
+        sides.append(stream(spark, write_files(home / name, tables(seed, number))))
+    on = wm.equal("k") & wm.band("price", "price", 2)
+    pairs = wm.join(*sides, on, wm.time_window("1200 milliseconds", ts="ts"), cores=CORES, name="near")
+    return (
+        pairs.writeStream.format("noop")
+        .queryName("prices")
+        .option("checkpointLocation", str(home / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
 def record(kind: str, home: Path) -> list[dict[str, Any]]:
     """Run the join to its end; return the progress of each micro-batch as Spark's JSON has it."""
     spark = session(kind, home)
-    sides = []
-    for seed, (name, batches) in enumerate(zip(("left", "right"), BATCHES[kind], strict=True)):
-        (home / name).mkdir()
-        sides.append(stream(spark, write_files(home / name, tables(seed, batches))))
-    on = wm.equal("k") & wm.band("price", "price", 2)
-    pairs = wm.join(*sides, on, wm.time_window("1200 milliseconds", ts="ts"), cores=CORES, name="near")
-    query = run_to_end(
-        lambda: (
-            pairs.writeStream.format("noop")
-            .queryName("prices")
-            .option("checkpointLocation", str(home / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-    )
-    time.sleep(1)
+    query = begin(spark, home, BATCHES[kind])
+    query.awaitTermination()
     shown = [json.loads(progress.json.replace(str(home), "/data")) for progress in query.recentProgress]
     spark.stop()
     return shown
