@@ -118,6 +118,32 @@ def test_each_join_of_a_query_is_balanced_by_what_it_does_itself(
     assert sorted(shared) == [[1, 2], [2, 1]]
 
 
+@pytest.mark.long
+def test_the_results_of_one_join_are_used_twice(spark: SparkSession, folder_of: Streams, tmp_path: Path) -> None:
+    """Its last rows come in a micro-batch without input, in which both uses have to hear of the watermark."""
+    left, right = folder_of("left", tables(11, 3, 0, 40)), folder_of("right", tables(12, 3, 10_000, 40))
+
+    def counted(joined: DataFrame) -> DataFrame:
+        """Count rows by the time of the left one, and those without one by that of the right one."""
+        counts = [
+            joined.filter(condition).groupBy(F.window(ts, "100 milliseconds")).count().withColumn("by", F.lit(ts))
+            for condition, ts in (("left_ts IS NOT NULL", "left_ts"), ("left_ts IS NULL", "right_ts"))
+        ]
+        return counts[0].unionByName(counts[1])
+
+    def told(frame: DataFrame) -> dict[tuple[str, int], int]:
+        rows = frame.selectExpr("by", "unix_millis(window.start) AS start", "count").collect()
+        return {(row.by, row.start): row["count"] for row in rows}
+
+    run(counted(wm.join(stream(spark, left), stream(spark, right), NEAR, WINDOW, how="full", cores=2)), tmp_path)
+    found = told(spark.read.parquet(str(tmp_path / "pairs")))
+    whole = [spark.read.parquet(str(folder)) for folder in (left, right)]
+    closed = {start for by, start in found if by == "left_ts"}
+    expected = told(counted(wm.join(*whole, NEAR, WINDOW, how="full")))
+    assert len(closed) > 3
+    assert found == {key: count for key, count in expected.items() if key[1] <= max(closed)}
+
+
 def test_a_name_is_given_out_once() -> None:
     names = [join_name(None) for _ in range(3)]
     assert len(set(names)) == 3

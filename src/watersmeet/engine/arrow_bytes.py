@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from watersmeet.columns.dictionaries import held_rows, held_schema
+from watersmeet.columns.dictionaries import has_dictionaries, held_rows, held_schema
 from watersmeet.spec.errors import WatersmeetError
 
 __all__ = ["DAMAGE", "check_rows", "read_rows", "write_rows"]
@@ -72,7 +72,7 @@ def read_rows(stream: bytes) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     for batch in batches:
         check_rows(batch)
     schema = reader.schema
-    if any(map(pa.types.is_dictionary, schema.types)):  # an earlier version held them as they came
+    if has_dictionaries(schema):  # an earlier version held them as they came
         batches = [some for batch in batches for some in held_rows(pa.Table.from_batches([batch])).to_batches()]
         schema = held_schema(schema)
         for batch in batches:

@@ -266,9 +266,7 @@ class Intake:
                 f"convert it: {CONVERSIONS.get(type(table).__name__, CONVERSIONS['list'])}, "
                 f"where schema is the one that the join has for {stream}",
             )
-        table = held_rows(table)
-        if not table.schema.equals(schema, check_metadata=False):
-            table = _as_nullable(stream, table, schema)
+        table = _of_schema(stream, held_rows(table), schema)
         if table.num_rows == 0:
             return self._nothing[stream]
         batches = table.to_batches()
@@ -317,24 +315,26 @@ def _in_time_order(
     return rows, times
 
 
-def _as_nullable(stream: StreamName, table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _of_schema(stream: StreamName, table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table whose columns differ from the schema only in whether they may be null; raise for any other one."""
-    for number, (given, wanted) in enumerate(zip_longest(table.schema, schema), 1):
-        if given is None or wanted is None or (given.name, given.type) != (wanted.name, wanted.type):
+    if not table.schema.equals(schema, check_metadata=False):
+        for number, (given, wanted) in enumerate(zip_longest(table.schema, schema), 1):
+            if given is None or wanted is None or (given.name, given.type) != (wanted.name, wanted.type):
+                raise SchemaError(
+                    f"the {stream} table has columns {_columns(table.schema)}; column {number} is "
+                    f"{'missing' if given is None else _column(given)}",
+                    f"the schema the join was built with: {_columns(schema)}",
+                    "select and cast the columns to that schema before the push, or build a new join",
+                )
+        table = pa.Table.from_arrays(table.columns, schema=schema)
+    for wanted, column in zip(schema, table.columns, strict=True):
+        if not wanted.nullable and column.null_count:  # Arrow does not look
             raise SchemaError(
-                f"the {stream} table has columns {_columns(table.schema)}; column {number} is "
-                f"{'missing' if given is None else _column(given)}",
-                f"the schema the join was built with: {_columns(schema)}",
-                "select and cast the columns to that schema before the push, or build a new join",
-            )
-        nulls = 0 if wanted.nullable else table.column(number - 1).null_count
-        if nulls:
-            raise SchemaError(
-                f"column {wanted.name!r} of the {stream} table has {nulls:,} null(s)",
+                f"column {wanted.name!r} of the {stream} table has {column.null_count:,} null(s)",
                 f"the schema the join was built with: {_columns(schema)}",
                 "leave these rows out before the push, or build the join with a schema in which the column may be null",
             )
-    return pa.Table.from_arrays(table.columns, schema=schema)
+    return table
 
 
 def _columns(schema: pa.Schema) -> str:

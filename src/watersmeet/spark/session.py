@@ -41,6 +41,8 @@ RECOMMENDED: Final = {
     PROVIDER: ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # Where a query uses a join's results twice, the second use of a shuffle would not hear of the watermark.
+    "spark.sql.exchange.reuse": "false",
 }
 
 
