@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -54,19 +55,27 @@ def test_init_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_job_of_init_runs(tmp_path: Path) -> None:
-    """It never ends by itself; so it is asked to as soon as it has shown results."""
+    """It never ends by itself; so it is asked to as soon as it has shown results, and its live page has too."""
     file = tmp_path / "job.toml"
     assert main(["init", str(file)]) == 0
     program = f"import sys; sys.path[:] = {sys.path!r}; from watersmeet.cli.main import main; sys.exit(main())"
     with (
         (tmp_path / "log").open("wb") as log,
         subprocess.Popen(
-            [sys.executable, "-c", program, "run", str(file)], stdout=subprocess.PIPE, stderr=log, text=True
+            [sys.executable, "-c", program, "run", str(file), "--ui", "0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
         ) as process,
     ):
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
+        page = next(line for line in lines if line.startswith("live page: ")).split()[-1]
         said = [next(line for line in lines if "results" in line and "micro-batch" in line)]
+        with urlopen(page, timeout=30) as answer:  # noqa: S310 -- on this machine
+            assert b"<html" in answer.read()
+        with urlopen(f"{page}metrics", timeout=30) as answer:  # noqa: S310
+            assert b"watersmeet_" in answer.read()
         process.terminate()
         said += list(lines)
     assert process.returncode == 0, (tmp_path / "log").read_text(errors="replace")

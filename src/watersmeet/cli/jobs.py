@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.cli.demo.screen import SCREEN
 from watersmeet.jobs.example import EXAMPLE
@@ -15,12 +18,26 @@ from watersmeet.jobs.runner import run_job
 from watersmeet.jobs.spark_log import stderr_into
 from watersmeet.jobs.stop import Stop
 from watersmeet.jobs.view import View
+from watersmeet.live import serve
 from watersmeet.spec.errors import SpecificationError
 
-__all__ = ["explain", "init", "run", "schema"]
+__all__ = ["Page", "explain", "init", "run", "schema"]
 
 
-def run(path: Path) -> int:
+@dataclass(frozen=True)
+class Page:
+    """Where a running job shows its live page."""
+
+    port: int
+    host: str
+    token: str | None
+
+    def open(self, query: StreamingQuery) -> None:
+        """Show a query, until it ends."""
+        SCREEN.print(f"live page: {serve(query, self.port, host=self.host, token=self.token).url}", highlight=False)
+
+
+def run(path: Path, page: Page | None) -> int:
     """Run a job until it ends."""
     file = read_job(path)
     with ExitStack() as stack:
@@ -32,7 +49,7 @@ def run(path: Path) -> int:
         if log is not None:
             stack.enter_context(stderr_into(log))
         stack.enter_context(view)
-        run_job(file, view, stop)
+        run_job(file, view, stop, started=None if page is None else page.open)
     print(view.summary())
     return 0
 

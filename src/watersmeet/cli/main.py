@@ -123,9 +123,23 @@ def demo(
 
 
 @app.command("run")
-def run(job: JobArgument) -> Command:
+def run(
+    job: JobArgument,
+    *,
+    ui: Annotated[int | None, typer.Option(metavar="PORT", help="Show a live page; 0: on a free port.")] = None,
+    ui_host: Annotated[str, typer.Option(metavar="HOST", help="Its address; another one needs a token.")] = "127.0.0.1",
+    ui_token: Annotated[
+        str | None, typer.Option(metavar="TOKEN", envvar="WATERSMEET_UI_TOKEN", help="What its clients have to know.")
+    ] = None,
+) -> Command:
     """run the job of a file on Spark, until it ends or is asked to"""  # noqa: D400, D403
-    return lambda: _jobs("run").run(job)
+
+    def run_it() -> int:
+        jobs = _jobs("run")
+        code: int = jobs.run(job, None if ui is None else jobs.Page(ui, ui_host, ui_token))
+        return code
+
+    return run_it
 
 
 @app.command("explain")

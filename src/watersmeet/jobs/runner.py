@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -60,7 +61,12 @@ class Show(Protocol):
         """Show that the query has been asked to end."""
 
 
-def run_job(file: JobFile, show: Show, stop: Stop, spark: SparkSession | None = None) -> int:
+Started = Callable[[StreamingQuery], object]
+
+
+def run_job(
+    file: JobFile, show: Show, stop: Stop, spark: SparkSession | None = None, *, started: Started | None = None
+) -> int:
     """Run a job until it ends or is asked to; return how many micro-batches it did.
 
     Parameters
@@ -73,14 +79,16 @@ def run_job(file: JobFile, show: Show, stop: Stop, spark: SparkSession | None = 
         Tells when it is asked to end.
     spark
         The session; one of its own, which ends with it, if not given.
+    started
+        Is given the query as soon as it runs.
     """
     if spark is not None:
-        return _run(spark, file, show, stop)
+        return _run(spark, file, show, stop, started)
     with shielding_children():
         own = job_session(file.job.spark, file.job.name)
     stop.listen()
     try:
-        done = _run(own, file, show, stop)
+        done = _run(own, file, show, stop, started)
     except (Py4JNetworkError, ConnectionError) as error:
         raise QueryFailedError(
             "Spark's JVM has ended",
@@ -111,7 +119,7 @@ def job_session(part: SparkPart, name: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop) -> int:
+def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop, started: Started | None) -> int:
     if stop.asked is not None:
         return 0
     check_session(spark)  # what is wrong with the session is not wrong with the job
@@ -125,6 +133,8 @@ def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop) -> int:
         raise missing or refused_by_spark(error, file, ("sink",)) from error
     show.started()
     try:
+        if started is not None:
+            started(query)
         return _watch(query, show, stop)
     except BaseException:
         with suppress(Py4JNetworkError, ConnectionError):  # of a JVM that has ended; why it failed is what counts
