@@ -180,6 +180,7 @@ def test_explain_says_what_is_kept_guaranteed_and_may_go_wrong(
     assert read_job(file).job.sink.format == "kafka"
 
 
+@pytest.mark.long
 def test_doctor_looks_at_all_that_joins_need() -> None:
     finished = command("doctor")
     assert finished.returncode == 0, finished.stdout + finished.stderr

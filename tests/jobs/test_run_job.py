@@ -170,6 +170,7 @@ def test_oracle_a_job_over_files_gives_spark_sqls_pairs_and_goes_on_from_its_che
     assert "new checkpoint" in failed.value.next_step
 
 
+@pytest.mark.long
 def test_oracle_two_joins_and_a_table_in_one_job(spark: SparkSession, home: Path) -> None:
     (home / "levels").mkdir()
     (home / "levels" / "levels.csv").write_text("level,low,up\nlow,0,49\nhigh,50,99\n", encoding="utf-8")

@@ -19,7 +19,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are 
 OWN_PROCESS = [example for document in SPARK_DOCUMENTS for example in examples_of(document) if example.own_process]
 
 
-@pytest.mark.parametrize("document", SPARK_DOCUMENTS, ids=lambda document: document.stem)
+SHORT = [DOCS / "quick-start.md", DOCS / "spark-guide.md"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(page, id=page.stem, marks=() if page in SHORT else pytest.mark.long) for page in SPARK_DOCUMENTS],
+)
 def test_document_runs_as_it_stands(
     spark: SparkSession,  # noqa: ARG001 -- the document asks for a session and gets this one
     monkeypatch: pytest.MonkeyPatch,

@@ -54,6 +54,7 @@ def truth(spark: SparkSession, left: Path, right: Path, on: str) -> Counter[tupl
     return ids(both.selectExpr("l.id left_id", "r.id right_id"))
 
 
+@pytest.mark.long
 def test_joins_side_by_side_have_their_own_metrics_across_a_restart(
     spark: SparkSession, folder_of: Streams, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("id", pa.int64())])
 
 
+@pytest.mark.long
 def test_late_rows_and_rows_that_meet_nobody_are_the_same_on_spark(spark: SparkSession) -> None:
     """Orders 1 and 2 come in time, and 2 meets nobody; order 3 is late; order 4 still waits at the end."""
     left = Feed(SCHEMA).add(0, id=1).add(1, id=2).then().add(60, id=9).then().add(5, id=3).add(100, id=4)

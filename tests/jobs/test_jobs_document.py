@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from documents import examples_of
 from watersmeet.jobs.model import SINKS, SOURCES
 
@@ -15,6 +17,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "jobs.md"
 MARK = "-- end of an example --"
 
 
+@pytest.mark.long
 def test_document_runs_as_it_stands(tmp_path: Path) -> None:
     """In one process for all examples, which starts a Spark with other settings than the tests' own."""
     examples = examples_of(DOCUMENT)
