@@ -163,10 +163,16 @@ def one_for_each_left_row(probing: KeyedBatch, matches: Iterable[Match]) -> Iter
 def first_for_each_left_row(probing: KeyedBatch, matches: Iterable[Match]) -> Iterator[Match]:
     """Yield, of such pairs of numbered rows, those whose right row came before that of all pairs of their left row yet.
 
-    In whatever order results come, a left row's first one is that with the earliest of its right rows.
+    In whatever order results come, a left row's first one is that with the earliest of its right rows. Few pairs are
+    all yielded here too: a number for each row of a window, made anew for a small batch, would cost more.
     """
     earliest: dict[int, tuple[pa.RecordBatch, Int64s]] = {}
+    room = len(probing)
     for match in matches:
+        room -= match.count
+        if room >= 0:
+            yield match
+            continue
         if probing.side == "left":
             rows, at, right = probing.rows, match.who, numbers_of(match.stored)[match.row]
         else:
