@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -355,13 +355,31 @@ def pairs(
         (lefts, rights), _ = on_time({"left": window.left_ts, "right": window.right_ts}, window, history)
     else:
         lefts, rights = in_order({"left": window.order_by, "right": window.order_by}, history)
-    truth = Evaluator(schemas)
+    holds = predicate_of(on, schemas, [lefts, rights])
     return Counter(
         (left["left", "id"], right["right", "id"])
         for left in lefts
         for right in rights
-        if meets(window, left, right) and truth.value(on, {**left, **right}) is True
+        if meets(window, left, right) and holds(left, right)
     )
+
+
+def predicate_of(
+    on: ex.Predicate, schemas: Mapping[str, pa.Schema], streams: Sequence[list[Any]]
+) -> Callable[..., bool]:
+    """Return what tells whether rows satisfy ``on``: it is evaluated once for rows of equal values in its columns."""
+    truth, known = Evaluator(schemas), dict[tuple[str, ...], bool]()
+    named = {(column.stream, column.name) for column in ex.columns_of(on)}
+    for row in (row for rows in streams for row in rows):
+        row["values"] = repr([row[column] for column in sorted(named & row.keys())])  # -0.0 is not 0.0, nor 1 1.0
+
+    def holds(*rows: Any) -> bool:
+        key = tuple(row["values"] for row in rows)
+        if key not in known:
+            known[key] = truth.value(on, {name: value for row in rows for name, value in row.items()}) is True
+        return known[key]
+
+    return holds
 
 
 def of_kind(how: str, found: Counter[tuple[Any, Any]], window: Window, pushes: list[Push]) -> Counter[tuple[Any, Any]]:
@@ -391,10 +409,15 @@ def in_time(window: Window, pushes: list[Push]) -> list[list[Any]]:
     return [[row[side, "id"] for row in rows[i]] for i, side in enumerate(("left", "right"))]
 
 
+@cache
+def seconds(length: timedelta) -> Fraction:
+    return Fraction(constant(length))
+
+
 def meets(window: Window, left: Any, right: Any) -> bool:
     if isinstance(window, TimeWindow):
         distance = left["left", window.left_ts] - right["right", window.right_ts]
-        return bool(distance <= constant(window.right) if distance >= 0 else -distance <= constant(window.left))
+        return bool(distance <= seconds(window.right) if distance >= 0 else -distance <= seconds(window.left))
     (left_number, rights_before), (lefts_before, right_number) = left["left", "#"], right["right", "#"]
     if left_number < lefts_before:  # the left row came first
         return bool(lefts_before - left_number <= window.left)
@@ -410,12 +433,11 @@ def results(
         rows, _ = on_time(windows.ts, windows, history)
     else:
         rows = in_order(windows.order_by or dict.fromkeys(schemas), history)
-    truth = Evaluator(schemas)
+    holds = predicate_of(on, schemas, rows)
     return Counter(
         tuple(row[stream, "id"] for stream, row in zip(schemas, chosen, strict=True))
         for chosen in product(*rows)
-        if all_in_window(windows, dict(zip(schemas, chosen, strict=True)))
-        and truth.value(on, {name: value for row in chosen for name, value in row.items()}) is True
+        if all_in_window(windows, dict(zip(schemas, chosen, strict=True))) and holds(*chosen)
     )
 
 
@@ -424,7 +446,7 @@ def all_in_window(windows: Windows, chosen: Mapping[str, Any]) -> bool:
     if isinstance(windows, TimeWindows):
         times = {stream: row[stream, windows.ts[stream]] for stream, row in chosen.items()}
         latest = max(times.values())
-        return all(latest - time <= constant(windows.lengths[stream]) for stream, time in times.items())
+        return all(latest - time <= seconds(windows.lengths[stream]) for stream, time in times.items())
     counts = {stream: row[stream, "#"] for stream, row in chosen.items()}
     latest = max(counts.values(), key=sum)  # what came before it, of all streams
     return all(

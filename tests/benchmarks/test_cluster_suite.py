@@ -16,7 +16,7 @@ from benchmarks.models.costs import Costs
 from benchmarks.models.hand_over import handed_over
 from benchmarks.models.keys import Keys, Load, b_model
 from benchmarks.models.paper_balance import Paper, reorganised
-from benchmarks.suite import SUITES
+from experiments import experiments
 from watersmeet.balance.balancer import Settings
 from watersmeet.balance.generation import Generation, first_generation
 
@@ -146,7 +146,7 @@ def test_the_masters_buffer_is_the_formulas(sub_groups: int) -> None:
     assert largest_buffer(50_000, 2.0, sub_groups, 6) == pytest.approx(formula, rel=0.05)
 
 
-@pytest.mark.parametrize("name", SUITES["cluster"].experiments)
+@pytest.mark.parametrize("name", experiments("cluster"))
 def test_experiment_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "--quick", "--only", name, "--out", str(tmp_path)]) == 0
     assert f"=== {name}: " in capsys.readouterr().out

@@ -15,8 +15,8 @@ import watersmeet
 from benchmarks.__main__ import main
 from benchmarks.data import DISTRIBUTIONS, KEY_RANGE, band_for, draw_keys, stream_rows
 from benchmarks.report import Goal, Table, format_goal, show_table
-from benchmarks.suite import SUITES
 from benchmarks.ticks import read_ticks
+from experiments import experiments
 
 pytest.importorskip("duckdb")
 pytest.importorskip("matplotlib")
@@ -26,7 +26,7 @@ RECORDED = {"experiment", "purpose", "seed", "shape", "expected", "quick", "star
 PNG = b"\x89PNG"
 
 
-@pytest.mark.parametrize("name", list(SUITES["kernels"].experiments))
+@pytest.mark.parametrize("name", experiments("kernels"))
 def test_experiment_prints_tables_and_writes_json_and_plots(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

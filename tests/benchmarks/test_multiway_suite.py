@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.suite import SUITES
+from experiments import experiments
 
 pytest.importorskip("matplotlib")
 
 
-@pytest.mark.parametrize("name", SUITES["multiway"].experiments)
+@pytest.mark.parametrize("name", experiments("multiway"))
 def test_experiment_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["multiway", "--quick", "--only", name, "--out", str(tmp_path)]) == 0
     assert f"=== {name}: " in capsys.readouterr().out

@@ -165,6 +165,7 @@ def test_a_figure_is_drawn_beside_the_papers(tmp_path: Path, capsys: pytest.Capt
     assert "engine/lock_step: taken from" in printed
 
 
+@pytest.mark.long
 def test_a_full_run_is_judged_and_takes_no_quick_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "engine" / "lock_step.json"
     path.parent.mkdir()

@@ -21,6 +21,7 @@ def run_command(*arguments: str, before: str = "pass") -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_demo_joins_on_spark_shows_and_proves() -> None:
     finished = run_command("demo", "--rows", "300_000", "--seed", "3")
     assert finished.returncode == 0, finished.stderr

@@ -262,6 +262,7 @@ def test_delta_without_its_package_says_what_to_add(spark: SparkSession, home: P
     assert "io.delta:delta-spark" in raised.value.next_step
 
 
+@pytest.mark.long
 def test_a_signal_ends_a_job_after_its_micro_batch_even_if_all_its_processes_get_it(home: Path) -> None:
     """The group has Spark's JVM in it: it must not end before the query has."""
     text = STREAMS + TO_FILES.replace("available_now = true", 'every = "1 second"')

@@ -8,6 +8,8 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import watersmeet as wm
 
@@ -37,5 +39,6 @@ def test_a_python_that_lacks_the_package(tmp_path: Path) -> None:
     assert f"set PYSPARK_PYTHON before the session begins; here to {sys.executable}" in next_step
 
 
+@pytest.mark.long
 def test_a_python_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot run the join: Cannot run program" in _refusal(tmp_path / "no-such-python")[0]

@@ -109,7 +109,8 @@ def drawn_generations(seed: int) -> list[Generation]:
     ]
 
 
-@pytest.mark.parametrize("routing", ["hash", pytest.param("bucket", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("routing", ["hash", "bucket"])
 def test_pairs_stay_the_same_while_the_table_changes_and_the_query_restarts(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, balance_folder: Path, routing: str
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_lost_routing_table_is_refused(
         join("off")
 
 
+@pytest.mark.long
 def test_a_hot_key_is_shared_out_while_the_query_runs(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, balance_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are 
 OWN_PROCESS = [example for document in SPARK_DOCUMENTS for example in examples_of(document) if example.own_process]
 
 
-SHORT = [DOCS / "quick-start.md", DOCS / "spark-guide.md"]
+SHORT = [DOCS / "quick-start.md"]
 
 
 @pytest.mark.parametrize(

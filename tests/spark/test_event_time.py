@@ -112,7 +112,8 @@ def test_oracle_sparks_own_join_follows(spark: SparkSession, folder_of: Streams,
     assert len(alone) > 10, "the watermark arrives"
 
 
-@pytest.mark.parametrize("column", ["ts", pytest.param("at", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("column", ["ts", "at"])
 def test_oracle_another_join_follows_over_a_restart(
     spark: SparkSession, folder_of: Streams, tmp_path: Path, column: str
 ) -> None:
@@ -139,6 +140,7 @@ def one_a_second(seconds: range, modulus: int) -> pa.Table:
     return pa.table({"id": list(seconds), "ts": moments, "k": [second % modulus for second in seconds]})
 
 
+@pytest.mark.long
 def test_a_join_takes_what_an_anti_join_before_it_gives(
     spark: SparkSession, folder_of: Streams, tmp_path: Path
 ) -> None:
