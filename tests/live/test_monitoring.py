@@ -21,13 +21,16 @@ LABELS = {"join", "core", "source", "stream", "instance"}
 
 
 @pytest.fixture(scope="module")
-def metrics(classic: list[dict[str, Any]]) -> dict[str, set[str]]:
-    """Return the names of all samples, with their labels; the recorded query has been through everything."""
-    figures = Figures()
-    for progress in classic:
-        figures.add(progress)
-    families = text_string_to_metric_families(exposition(figures).decode())
-    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+def metrics(classic: list[dict[str, Any]], job: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Return the names of all samples, with their labels; the recorded queries have been through everything."""
+    found: dict[str, set[str]] = {}
+    for shown in (classic, job):
+        figures = Figures()
+        for progress in shown:
+            figures.add(progress)
+        families = text_string_to_metric_families(exposition(figures).decode())
+        found |= {sample.name: set(sample.labels) for family in families for sample in family.samples}
+    return found
 
 
 def rules() -> list[dict[str, Any]]:
