@@ -107,6 +107,12 @@ def test_unread_rows_are_read_from_every_form_of_offsets(job: Shown, offsets: Ca
     assert read(job[0] | {"sources": sources}).unread == 20_000
 
 
+def test_without_balance_no_group_is_counted(connect: Shown) -> None:
+    for batch in map(read, connect):
+        assert batch.joins["near"].groups == ()
+        assert [side.rows for side in batch.joins["near"].sides] in ([None, None], [])
+
+
 def test_a_query_that_is_no_job_tells_neither(shown: Shown) -> None:
     for batch in map(read, shown):
         assert (batch.results, batch.event_latency, batch.arrival_latency, batch.unread) == (None,) * 4

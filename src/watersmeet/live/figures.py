@@ -201,7 +201,8 @@ def read(progress: Mapping[str, Any]) -> MicroBatch:
 
 
 def _figures(join: JoinProgress) -> JoinFigures:
-    reports = {core.core: GroupReport.parse(core.groups) for core in join.cores if core.groups is not None}
+    told = {core.core: GroupReport.parse(core.groups) for core in join.cores if core.groups is not None}
+    reports = {core: report for core, report in told.items() if report.heaviest}  # without balance nothing is counted
     return JoinFigures(
         rows_in=join.rows_in,
         pairs=join.pairs,

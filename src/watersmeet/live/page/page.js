@@ -78,7 +78,6 @@ class Chart {
     const parts = [
       draw("line", { class: "grid", x1: 0, x2: wide, y1: y(0), y2: y(0) }),
       draw("line", { class: "grid", x1: 0, x2: wide, y1: y(top), y2: y(top) }),
-      draw("text", { x: 0, y: y(top) - 4 }, this.show(values.length ? top : null) + (peak > top ? `, peak ${this.show(peak)}` : "")),
     ];
     for (const run of runs(known)) {
       const line = run.map((one) => `${x(one.at).toFixed(1)},${y(one.value).toFixed(1)}`);
@@ -86,6 +85,7 @@ class Chart {
       parts.push(draw("polygon", { class: "under", points: [...line, ...ends].join(" ") }));
       parts.push(draw("polyline", { class: "curve", points: line.join(" ") }));
     }
+    parts.push(draw("text", { x: 0, y: y(top) - 4 }, this.show(values.length ? top : null) + (peak > top ? `, peak ${this.show(peak)}` : "")));
     if (points.length > 1) {
       parts.push(draw("text", { x: 0, y: HIGH - 3 }, clock(begin)));
       parts.push(draw("text", { x: wide, y: HIGH - 3, "text-anchor": "end" }, clock(begin + span)));
@@ -269,7 +269,7 @@ function coresOf(join) {
 }
 
 function groupsOf(join) {
-  if (!join.groups.length) return [make("h3", {}, "Hot keys"), make("p", { class: "small" }, "No groups were reported: this routing has none, or no row came.")];
+  if (!join.groups.length) return [make("h3", {}, "Hot keys"), make("p", { class: "small" }, "No groups were counted. A join counts them where balance is on, which needs a folder for its routing tables.")];
   const fair = join.cores.length > 1 ? 1 / join.cores.length : null;
   return [make("h3", {}, `Heaviest groups of keys, by their part of the work${fair === null ? "" : "; the line is one core's fair share"}`),
     ...join.groups.map((group) => line(`group ${group.group}`, group.share,
