@@ -64,9 +64,21 @@ class Daemon:
                 raise RuntimeError(f"{self._name} does not start:\n{log}")
             time.sleep(MOMENT_SECONDS)
 
+    @property
+    def runs(self) -> bool:
+        """Whether the program has not ended."""
+        return self._process.poll() is None
+
+    def stop(self) -> int:
+        """Ask the program to end, wait until it has, and kill what it leaves behind; return its exit code."""
+        self._process.terminate()
+        code = self._process.wait(PATIENCE_SECONDS)
+        self.kill()
+        return code
+
     def kill(self) -> None:
         """Kill the program, and all that it has started."""
-        while self._process.poll() is None or self.started():
+        while self.runs or self.started():
             for process in (self._process.pid, *self.started()):
                 kill(process)
             time.sleep(MOMENT_SECONDS)

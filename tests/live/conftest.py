@@ -19,6 +19,13 @@ def classic() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
+def job() -> list[dict[str, Any]]:
+    """Return the progress of a job that joins two topics of Kafka, and tells of its results."""
+    shown: list[dict[str, Any]] = json.loads((RECORDED / "job.json").read_text(encoding="utf-8"))
+    return shown
+
+
+@pytest.fixture(scope="session")
 def connect() -> list[dict[str, Any]]:
     """Return the progress of the same join, shorter and not balanced, on Spark Connect."""
     shown: list[dict[str, Any]] = json.loads((RECORDED / "connect.json").read_text(encoding="utf-8"))

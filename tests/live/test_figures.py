@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,6 +83,40 @@ def test_sides_hold_all_bytes_unless_load_has_just_moved(classic: Shown) -> None
             assert held == join.state_bytes
         else:
             assert held < join.state_bytes
+
+
+def test_a_job_tells_of_its_results_and_of_what_is_unread(job: Shown) -> None:
+    batches = [read(progress) for progress in job]
+    assert [batch.results for batch in batches] == [batch.joins["near"].pairs for batch in batches]
+    assert [batch.unread for batch in batches] == [20_000, 16_000, 12_000, 8_000, 4_000, 0, 0]
+    assert (batches[-1].event_latency, batches[-1].arrival_latency) == (None, None), "it had no results"
+    for progress, batch in zip(job[:-1], batches, strict=False):
+        assert batch.event_latency is not None
+        assert batch.arrival_latency is not None
+        told = progress["observedMetrics"]["watersmeet results"]
+        assert batch.event_latency.p50 == pytest.approx(batch.ended - told["event"][0] / 1e6, abs=1e-3)
+        assert batch.event_latency.p95 == pytest.approx(batch.ended - told["event"][1] / 1e6, abs=1e-3)
+        assert 0 < batch.arrival_latency.p50 <= batch.arrival_latency.p95 < batch.event_latency.p50
+    figures = figures_of(job).view()
+    assert figures.results == figures.sums["near"].pairs
+
+
+@pytest.mark.parametrize("offsets", [str, json.dumps, lambda offsets: offsets], ids=["text", "JSON", "values"])
+def test_unread_rows_are_read_from_every_form_of_offsets(job: Shown, offsets: Callable[[Any], Any]) -> None:
+    sources = [source | {"endOffset": offsets(source["endOffset"])} for source in job[0]["sources"]]
+    assert read(job[0] | {"sources": sources}).unread == 20_000
+
+
+def test_without_balance_no_group_is_counted(connect: Shown) -> None:
+    for batch in map(read, connect):
+        assert batch.joins["near"].groups == ()
+        assert [side.rows for side in batch.joins["near"].sides] in ([None, None], [])
+
+
+def test_a_query_that_is_no_job_tells_neither(shown: Shown) -> None:
+    for batch in map(read, shown):
+        assert (batch.results, batch.event_latency, batch.arrival_latency, batch.unread) == (None,) * 4
+    assert figures_of(shown).view().results is None
 
 
 def test_classic_and_connect_are_read_alike(classic: Shown, connect: Shown) -> None:

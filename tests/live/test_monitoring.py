@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +19,20 @@ from watersmeet.live.prometheus import exposition
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
 METRIC = re.compile(r"\bwatersmeet_\w+")
-LABELS = {"join", "core", "source", "stream", "instance"}
+PROMTOOL = shutil.which("promtool")
 
 
 @pytest.fixture(scope="module")
-def metrics(classic: list[dict[str, Any]]) -> dict[str, set[str]]:
-    """Return the names of all samples, with their labels; the recorded query has been through everything."""
-    figures = Figures()
-    for progress in classic:
-        figures.add(progress)
-    families = text_string_to_metric_families(exposition(figures).decode())
-    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+def metrics(classic: list[dict[str, Any]], job: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Return the names of all samples, with their labels; the recorded queries have been through everything."""
+    found: dict[str, set[str]] = {}
+    for shown in (classic, job):
+        figures = Figures()
+        for progress in shown:
+            figures.add(progress)
+        families = text_string_to_metric_families(exposition(figures).decode())
+        found |= {sample.name: set(sample.labels) for family in families for sample in family.samples}
+    return found
 
 
 def rules() -> list[dict[str, Any]]:
@@ -51,6 +56,24 @@ def test_alert_rules_name_metrics_and_labels_that_exist(metrics: dict[str, set[s
         assert set(named) <= set(metrics)
         told = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
         assert told <= {"instance"}.union(*(metrics[name] for name in named))
+
+
+def test_every_alert_rule_has_a_test() -> None:
+    """``promtool test rules`` runs them."""
+    tests = yaml.safe_load((ROOT / "monitoring" / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
+    cases = [case for test in tests for case in test["alert_rule_test"]]
+    for fires in (False, True):
+        assert {case["alertname"] for case in cases if bool(case["exp_alerts"]) == fires} == {
+            rule["alert"] for rule in rules()
+        }
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of Prometheus, is not installed")
+@pytest.mark.parametrize("command", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
+def test_promtool_agrees_with_the_alert_rules(command: list[str]) -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run([PROMTOOL, *command], cwd=ROOT / "monitoring", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_dashboard_names_metrics_and_labels_that_exist(metrics: dict[str, set[str]]) -> None:

@@ -117,6 +117,30 @@ def test_metrics_are_the_sums_of_the_figures(server: Server, figures: Figures) -
     assert sum(rows for (name, *_), rows in found.items() if name == "watersmeet_core_rows_in_total") == sums.rows_in
 
 
+def test_the_page_and_prometheus_have_a_jobs_latency(job: Shown) -> None:
+    figures = Figures()
+    for progress in job:
+        figures.add(progress)
+    with serve(figures, 0) as served:
+        connection, messages = listen(served)
+        points = next(messages)["points"]
+        connection.close()
+        text = ask(served, "/metrics")[2]
+    assert [point["unread"] for point in points] == [20_000, 16_000, 12_000, 8_000, 4_000, 0, 0]
+    assert all(point["results"] == pytest.approx(point["joins"]["near"]["pairs"]) for point in points)
+    assert points[-1]["event_latency"] is None, "no results; Prometheus has the last that is known"
+    found = {
+        (sample.name, sample.labels.get("quantile")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    for since in ("event", "arrival"):
+        for part, name in (("0.5", "p50"), ("0.95", "p95")):
+            assert found[f"watersmeet_{since}_latency_seconds", part] == points[-2][f"{since}_latency"][name] > 0
+    assert found["watersmeet_results_total", None] == figures.view().results
+    assert found["watersmeet_unread_rows", None] == 0
+
+
 def test_metrics_without_their_package_say_how_to_install_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
     status, _, text = ask(server, "/metrics")

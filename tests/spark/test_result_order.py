@@ -164,7 +164,8 @@ def test_an_order_that_results_cannot_have_is_refused(spark: SparkSession, folde
     frames = [spark.read.parquet(str(folder_of(name, _tables(1)))) for name in ("left", "right")]
     with pytest.raises(wm.SpecificationError, match=r"order is relaxed(?s:.*)give order=\"outer\""):
         wm.join(*frames, ON, WINDOW, order=wm.relaxed(rows=5))  # type: ignore[arg-type]
-    with pytest.raises(wm.SpecificationError, match="order='newest'"):
+    with pytest.raises(wm.SpecificationError, match="order='newest'") as refused:
         wm.join(*frames, ON, WINDOW, order="newest")  # type: ignore[arg-type]
+    assert "relaxed" not in refused.value.allowed, "that is one in a process alone"
     with pytest.raises(wm.SpecificationError, match="with how='left' in a count window"):
         wm.join(*frames, ON, COUNT, how="left", order="outer")

@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from watersmeet.cli.demo.screen import SCREEN
+from watersmeet.jobs.display import Display
 from watersmeet.jobs.example import EXAMPLE
 from watersmeet.jobs.explain import explain as explained
 from watersmeet.jobs.model import schema_text
@@ -17,8 +16,7 @@ from watersmeet.jobs.reading import read_job
 from watersmeet.jobs.runner import run_job
 from watersmeet.jobs.spark_log import stderr_into
 from watersmeet.jobs.stop import Stop
-from watersmeet.jobs.view import View
-from watersmeet.live import serve
+from watersmeet.live import Figures, Server, serve
 from watersmeet.spec.errors import SpecificationError
 
 __all__ = ["Page", "explain", "init", "run", "schema"]
@@ -32,9 +30,11 @@ class Page:
     host: str
     token: str | None
 
-    def open(self, query: StreamingQuery) -> None:
-        """Show a query, until it ends."""
-        SCREEN.print(f"live page: {serve(query, self.port, host=self.host, token=self.token).url}", highlight=False)
+    def open(self, figures: Figures) -> Server:
+        """Show a query's figures, until it ends."""
+        server = serve(figures, self.port, host=self.host, token=self.token)
+        SCREEN.print(f"live page: {server.url}", highlight=False)
+        return server
 
 
 def run(path: Path, page: Page | None) -> int:
@@ -45,12 +45,15 @@ def run(path: Path, page: Page | None) -> int:
         if SCREEN.is_terminal:  # Spark's log would run through the picture
             log = Path(tempfile.mkdtemp(prefix="watersmeet-")) / "spark.log"
         stop = stack.enter_context(Stop())
-        view = View(file, console=SCREEN, log=log)
+        figures = Figures()
+        if page is not None:
+            stack.enter_context(page.open(figures))
+        display = Display(file, figures, console=SCREEN, log=log)
         if log is not None:
             stack.enter_context(stderr_into(log))
-        stack.enter_context(view)
-        run_job(file, view, stop, started=None if page is None else page.open)
-    print(view.summary())
+        stack.enter_context(display)
+        run_job(file, display, stop, figures)
+    print(display.summary())
     return 0
 
 

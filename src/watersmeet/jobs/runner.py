@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -23,19 +22,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
 from watersmeet.jobs.checks import result_of
-from watersmeet.jobs.figures import Figures, figures_of, observed
 from watersmeet.jobs.joins import results
 from watersmeet.jobs.model import SparkPart
+from watersmeet.jobs.observation import observed
 from watersmeet.jobs.reading import JobFile
 from watersmeet.jobs.sinks import writer
 from watersmeet.jobs.sources import SPARK_ERRORS, missing_format, refused_by_spark
 from watersmeet.jobs.stop import Stop, shielding_children
+from watersmeet.live.figures import MicroBatch
+from watersmeet.live.history import Figures
+from watersmeet.live.watch import looks
 from watersmeet.spark.session import RECOMMENDED, check_session
 from watersmeet.spec.errors import WatersmeetError
 
 __all__ = ["QueryFailedError", "Show", "job_session", "run_job"]
 
-POLL_SECONDS: Final = 0.2
 STOPPING_POLL_SECONDS: Final = 0.01
 LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 OURS: Final = re.compile(r"watersmeet\.spec\.errors\.\w+: (.*)\n +allowed: (.*)\n +next step: (.*)")
@@ -51,7 +52,7 @@ class Show(Protocol):
     def started(self) -> None:
         """Show that the query has started."""
 
-    def figures(self, figures: Figures) -> None:
+    def micro_batch(self, batch: MicroBatch) -> None:
         """Show what a micro-batch did."""
 
     def results(self, batch: int, results: pa.Table) -> None:
@@ -61,13 +62,8 @@ class Show(Protocol):
         """Show that the query has been asked to end."""
 
 
-Started = Callable[[StreamingQuery], object]
-
-
-def run_job(
-    file: JobFile, show: Show, stop: Stop, spark: SparkSession | None = None, *, started: Started | None = None
-) -> int:
-    """Run a job until it ends or is asked to; return how many micro-batches it did.
+def run_job(file: JobFile, show: Show, stop: Stop, figures: Figures, spark: SparkSession | None = None) -> None:
+    """Run a job until it ends or is asked to.
 
     Parameters
     ----------
@@ -77,18 +73,19 @@ def run_job(
         What shows it.
     stop
         Tells when it is asked to end.
+    figures
+        Get what its micro-batches do.
     spark
         The session; one of its own, which ends with it, if not given.
-    started
-        Is given the query as soon as it runs.
     """
     if spark is not None:
-        return _run(spark, file, show, stop, started)
+        _run(spark, file, show, stop, figures)
+        return
     with shielding_children():
         own = job_session(file.job.spark, file.job.name)
     stop.listen()
     try:
-        done = _run(own, file, show, stop, started)
+        _run(own, file, show, stop, figures)
     except (Py4JNetworkError, ConnectionError) as error:
         raise QueryFailedError(
             "Spark's JVM has ended",
@@ -99,7 +96,6 @@ def run_job(
         own.stop()
         raise
     own.stop()
-    return done
 
 
 def job_session(part: SparkPart, name: str) -> SparkSession:
@@ -119,9 +115,9 @@ def job_session(part: SparkPart, name: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop, started: Started | None) -> int:
+def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop, figures: Figures) -> None:
     if stop.asked is not None:
-        return 0
+        return
     check_session(spark)  # what is wrong with the session is not wrong with the job
     rows = results(spark, file)
     last = file.job.joins[result_of(file.job)]
@@ -133,36 +129,25 @@ def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop, started: St
         raise missing or refused_by_spark(error, file, ("sink",)) from error
     show.started()
     try:
-        if started is not None:
-            started(query)
-        return _watch(query, show, stop)
+        _follow(query, figures, show, stop)
     except BaseException:
         with suppress(Py4JNetworkError, ConnectionError):  # of a JVM that has ended; why it failed is what counts
             query.stop()
         raise
 
 
-def _watch(query: StreamingQuery, show: Show, stop: Stop) -> int:
-    """Show the query's micro-batches until it has ended; raise if it failed. Return how many there were."""
-    seen, done, active = -1, 0, True
-    while active:
-        time.sleep(POLL_SECONDS)
-        active = query.isActive  # asked first: so the last progress is not missed
-        last = query.lastProgress
-        if last is not None and last.batchId > seen:
-            fresh = [last] if last.batchId == seen + 1 else query.recentProgress
-            for progress in fresh:
-                if progress.batchId > seen:
-                    seen, done = progress.batchId, done + 1
-                    show.figures(figures_of(progress))
-        if stop.asked is not None and active:
+def _follow(query: StreamingQuery, figures: Figures, show: Show, stop: Stop) -> None:
+    """Show the query's micro-batches until it has ended; raise if it failed."""
+    for new in looks(query, figures, time.sleep):
+        for batch in new:
+            show.micro_batch(batch)
+        if stop.asked is not None and query.isActive:
             show.stopping(stop.asked)
             _finish_batch(query)
             query.stop()
     failure = query.exception()
     if failure is not None:
         raise _failed(str(failure)) from failure
-    return done
 
 
 def _finish_batch(query: StreamingQuery) -> None:

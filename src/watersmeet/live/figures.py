@@ -4,6 +4,10 @@ Design: :func:`read` takes the progress as Spark gives it, on a classic session 
 What a join did comes from :func:`watersmeet.spark.metrics.metrics` alone; what is added here are sums over cores and
 groups.
 
+*Latency* is not among Spark's figures. A query may tell of its results where they leave, in an observation called
+``RESULTS``: how many, and quantiles of their times, as ``jobs/`` does (``observation.py``). The micro-batch's end, when
+the sink has committed them, less these is the latency. Event time and arrival are by other clocks than the end is.
+
 Invariant: figures are immutable, and nothing is guessed: what the progress does not have is None, or left out.
 
 Cost: one pass over the cores' reports, each with at most 33 groups; no row is looked at.
@@ -11,22 +15,33 @@ Cost: one pass over the cores' reports, each with at most 33 groups; no row is l
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from watersmeet.balance.loads import PAIR_OF_ROW, GroupReport
-from watersmeet.spark.metrics import JoinProgress, metrics
+from watersmeet.spark.metrics import JoinProgress, metrics, observations
 from watersmeet.spark.output import Report
 
-__all__ = ["Core", "Group", "JoinFigures", "MicroBatch", "Side", "Source", "read"]
+__all__ = ["LATENCIES", "RESULTS", "Core", "Group", "JoinFigures", "Latency", "MicroBatch", "Side", "Source", "read"]
 
 HEAVIEST: Final = 8
 """Groups that are kept of each join."""
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
-MILLISECONDS: Final = 1000
+MILLISECONDS: Final = 1_000
+MICROSECONDS: Final = 1_000_000
+RESULTS: Final = "watersmeet results"
+"""The observation with ``results``, a count, and where they are known ``event`` and ``arrival``: for each of
+``LATENCIES`` the moment, in microseconds since 1970, that so large a part of the results' times is not before."""
+LATENCIES: Final = (0.5, 0.95)
+"""The quantiles of :class:`Latency`."""
+UNREAD: Final = "avgOffsetsBehindLatest"
+"""What Kafka's sources tell among their metrics: the mean of a topic's partitions."""
+PARTITION: Final = re.compile(r"""["']\d+["']\s*:\s*\d""")
+"""A partition with its offset, in what Kafka's sources have read: JSON, or on some sessions a dictionary of Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,14 @@ class JoinFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds until results were committed to the sink: what half of them, and 95 of 100, stay below."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True)
 class MicroBatch:
     """What a query did in one micro-batch."""
 
@@ -122,6 +145,14 @@ class MicroBatch:
     seconds: float
     rows: int
     """Rows that all sources gave."""
+    results: int | None
+    """Rows that went to the sink; None where the query does not tell."""
+    event_latency: Latency | None
+    """None without results, and where they have no event time, or the query does not tell."""
+    arrival_latency: Latency | None
+    """None without results, and where not every stream tells when its rows arrived."""
+    unread: int | None
+    """Rows that the sources have and that were not read yet; None if no source tells, as Kafka does."""
     newest: float | None
     """The newest event time of its rows; None without rows, or without event time."""
     watermark: float | None
@@ -139,18 +170,29 @@ class MicroBatch:
         """Seconds of event time between its newest row and the watermark."""
         return None if self.newest is None or self.watermark is None else self.newest - self.watermark
 
+    @property
+    def behind_clock(self) -> float | None:
+        """Seconds by which the watermark lay behind the clock when it was done."""
+        return None if self.watermark is None else self.ended - self.watermark
+
 
 def read(progress: Mapping[str, Any]) -> MicroBatch:
     """Return the figures of a micro-batch from its progress."""
     times = progress.get("eventTime") or {}
     plain: Any = dict(progress)
+    told = observations(progress).get(RESULTS) or {}
+    began, seconds = _moment(progress["timestamp"]), progress["batchDuration"] / MILLISECONDS
     return MicroBatch(
         query=str(progress["id"]),
         name=progress["name"],
         number=progress["batchId"],
-        began=_moment(progress["timestamp"]),
-        seconds=progress["batchDuration"] / MILLISECONDS,
+        began=began,
+        seconds=seconds,
         rows=sum(source["numInputRows"] for source in progress["sources"]),
+        results=told.get("results"),
+        event_latency=_latency(began + seconds, told.get("event")),
+        arrival_latency=_latency(began + seconds, told.get("arrival")),
+        unread=_unread(progress["sources"]),
         newest=_event_moment(times.get("max")),
         watermark=_event_moment(times.get("watermark")),
         sources=tuple(Source(source["description"], source["numInputRows"]) for source in progress["sources"]),
@@ -159,7 +201,8 @@ def read(progress: Mapping[str, Any]) -> MicroBatch:
 
 
 def _figures(join: JoinProgress) -> JoinFigures:
-    reports = {core.core: GroupReport.parse(core.groups) for core in join.cores if core.groups is not None}
+    told = {core.core: GroupReport.parse(core.groups) for core in join.cores if core.groups is not None}
+    reports = {core: report for core, report in told.items() if report.heaviest}  # without balance nothing is counted
     return JoinFigures(
         rows_in=join.rows_in,
         pairs=join.pairs,
@@ -229,6 +272,17 @@ def _groups(reports: Mapping[int, GroupReport], cores: int) -> tuple[Group, ...]
         for group in rows
     ]
     return tuple(sorted(found, key=lambda group: -group.share)[:HEAVIEST])
+
+
+def _latency(ended: float, moments: list[int] | None) -> Latency | None:
+    return Latency(*(ended - moment / MICROSECONDS for moment in moments)) if moments else None
+
+
+def _unread(sources: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return how many rows the sources have still to give, by those that tell."""
+    told = [source for source in sources if UNREAD in (source.get("metrics") or {})]
+    counts = [float(one["metrics"][UNREAD]) * len(PARTITION.findall(str(one["endOffset"]))) for one in told]
+    return round(sum(counts)) if told else None
 
 
 def _moment(text: str) -> float:

@@ -91,6 +91,8 @@ class View:
     """The last micro-batch, with its cores and groups."""
     micro_batches: int
     rows: int
+    results: int | None
+    """None as long as no micro-batch has told of its results."""
     sums: Mapping[str, Sums]
     source_rows: Mapping[str, int]
     decided: tuple[Decided, ...]
@@ -127,6 +129,7 @@ class Figures:
         self._version = 0
         self._micro_batches = 0
         self._rows = 0
+        self._results: int | None = None
         self._sums: dict[str, Sums] = defaultdict(Sums)
         self._source_rows: dict[str, int] = defaultdict(int)
         self._generations: dict[str, int] = {}
@@ -134,16 +137,16 @@ class Figures:
         self._ended = False
         self._error: str | None = None
 
-    def add(self, progress: Mapping[str, Any]) -> None:
+    def add(self, progress: Mapping[str, Any]) -> MicroBatch | None:
         """Add the progress of a micro-batch, as ``recentProgress`` has it or a ``StreamingQueryListener`` gets it.
 
-        One that is known already, one before the last, and one of another query are left out.
+        One that is known already, one before the last, and one of another query are left out: then None is returned.
         """
         batch = read(progress)
         with self._changed:
             last = self._latest
             if last is not None and (batch.query != last.query or batch.began <= last.began):
-                return
+                return None
             interval = batch.seconds if last is None else max(batch.seconds, batch.ended - last.ended)
             plain = {name: replace(join, cores=(), groups=()) for name, join in batch.joins.items()}
             skews = {name: join.skew for name, join in batch.joins.items()}
@@ -151,12 +154,15 @@ class Figures:
             self._latest = batch
             self._micro_batches += 1
             self._rows += batch.rows
+            if batch.results is not None:
+                self._results = (self._results or 0) + batch.results
             for source in batch.sources:
                 self._source_rows[source.name] += source.rows
             for name, join in batch.joins.items():
                 self._sums[name].add(join)
                 self._note_change(batch, name, join)
             self._announce()
+        return batch
 
     def end(self, error: str | None = None) -> None:
         """Say that the query has ended, and with which error if there was one."""
@@ -174,6 +180,7 @@ class Figures:
                 self._latest,
                 self._micro_batches,
                 self._rows,
+                self._results,
                 {name: sums.copy() for name, sums in self._sums.items()},
                 dict(self._source_rows),
                 tuple(self._decided),

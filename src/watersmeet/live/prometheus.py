@@ -7,8 +7,10 @@ agree. ``docs/monitoring.md`` has a line for every metric; ``monitoring/`` has a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
 
+from watersmeet.live.figures import LATENCIES
 from watersmeet.live.history import Figures, Sums, View
 from watersmeet.spec.errors import WatersmeetError
 
@@ -49,8 +51,7 @@ class _Collector:
 
     def _of_query(self) -> Iterator[Metric]:
         view, latest = self._view, self._view.latest
-        newest = next((point.batch.newest for point in reversed(view.points) if point.batch.newest is not None), None)
-        lag = next((point.batch.lag for point in reversed(view.points) if point.batch.lag is not None), None)
+        newest, lag = self._last_known("newest"), self._last_known("lag")
         yield _gauge("query_active", "1 while the query runs.", [((), float(not view.ended))])
         yield _counter("micro_batches", "Micro-batches that were seen.", [((), view.micro_batches)])
         yield _counter("input_rows", "Rows that all sources gave.", [((), view.rows)])
@@ -62,6 +63,16 @@ class _Collector:
         )
         if latest is None:
             return
+        if view.results is not None:
+            yield _counter("results", "Rows that went to the sink.", [((), view.results)])
+        if latest.unread is not None:
+            yield _gauge("unread_rows", "Rows that the sources have and that were not read yet.", [((), latest.unread)])
+        for since in ("event", "arrival"):
+            latency = self._last_known(f"{since}_latency")
+            if latency is not None:
+                parts = [((str(part),), seconds) for part, seconds in zip(LATENCIES, astuple(latency), strict=True)]
+                text = f"From results' {since} to the end of the micro-batch that committed them."
+                yield _gauge(f"{since}_latency_seconds", text, parts, "quantile")
         yield _gauge("micro_batch_seconds", "How long the last micro-batch took.", [((), latest.seconds)])
         yield _gauge("micro_batch_end_timestamp_seconds", "When it was done.", [((), latest.ended)])
         if latest.watermark is not None:
@@ -75,6 +86,11 @@ class _Collector:
             yield _gauge("newest_event_timestamp_seconds", "The newest event time of a micro-batch.", [((), newest)])
         if lag is not None:
             yield _gauge("watermark_lag_seconds", "From the newest event time back to the watermark.", [((), lag)])
+
+    def _last_known(self, name: str) -> Any:  # noqa: ANN401 -- a field of MicroBatch, or None
+        """Return a figure of the last micro-batch that has it."""
+        found = (getattr(point.batch, name) for point in reversed(self._view.points))
+        return next((one for one in found if one is not None), None)
 
     def _of_joins(self) -> Iterator[Metric]:
         sums = self._view.sums

@@ -105,7 +105,7 @@ def join(
         ``right_NAME``. With ``"semi"`` and ``"anti"`` the left columns alone, under their own names.
     """
     check_join(on, window, many=False, may_be_none=True)
-    check_options(how=how, structure=structure, late=late, balance=balance, order=order)
+    check_options(how=how, structure=structure, late=late, balance=balance)
     if late == "keep" and returns_left_rows(how):
         raise refuse_late_beside(how)
     if cores is not None:

@@ -20,7 +20,7 @@ from watersmeet.spark.output import Report, Total, totals
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.options import check_name
 
-__all__ = ["Balanced", "JoinProgress", "join_name", "metrics"]
+__all__ = ["Balanced", "JoinProgress", "join_name", "metrics", "observations"]
 
 FIRST: Final = "watersmeet"
 FIELDS: Final = frozenset({"cores", "balance", "waiting_for", "join", *totals(Total.DONE), *totals(Total.HELD)})
@@ -88,9 +88,13 @@ def metrics(query: StreamingQuery | StreamingQueryProgress) -> dict[str, JoinPro
             "a streaming query, or the progress of one of its micro-batches",
             "give what start() returned, or one of its recentProgress",
         )
-    observed = {} if progress is None else dict(progress["observedMetrics"] or {})
-    plain = {name: _plain(record) for name, record in observed.items()}
-    return {name: _read(shown) for name, shown in plain.items() if isinstance(shown, dict) and shown.keys() >= FIELDS}
+    shown = {} if progress is None else observations(progress)
+    return {name: _read(one) for name, one in shown.items() if isinstance(one, dict) and one.keys() >= FIELDS}
+
+
+def observations(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all observations of a micro-batch by their names, as plain values, whichever session it was."""
+    return {name: _plain(record) for name, record in dict(progress["observedMetrics"] or {}).items()}
 
 
 def _read(shown: Mapping[str, Any]) -> JoinProgress:

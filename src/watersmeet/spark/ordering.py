@@ -38,7 +38,7 @@ from watersmeet.spark.output import ordered_rows
 from watersmeet.spark.scratch import scratch_folder
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.kinds import How
-from watersmeet.spec.ordering import Relaxed
+from watersmeet.spec.ordering import STRICT, Relaxed
 from watersmeet.spec.window import TimeWindow
 from watersmeet.window.batch import KeyedBatch
 from watersmeet.window.plan import JoinPlan
@@ -107,11 +107,11 @@ class ResultOrder:
 
 def order_of(name: OrderName | None, how: How, plan: JoinPlan, result: pa.Schema) -> ResultOrder | None:
     """Return the order of the results of ``plan``, or None; raise for one that results cannot have."""
-    if isinstance(name, Relaxed):
+    if name is not None and name not in STRICT:
         raise SpecificationError(
-            "order is relaxed(…) in a join on Spark",
+            "order is relaxed(…) in a join on Spark" if isinstance(name, Relaxed) else f"order={name!r}",
             '"outer", "inner" or None: what a micro-batch gives is sorted at once, and less precisely is no faster',
-            'give order="outer"',
+            'give order="outer", or leave order out',
         )
     if name is not None and how != "inner" and not isinstance(plan.window, TimeWindow):
         raise SpecificationError(

@@ -41,7 +41,8 @@ function duration(value) {
   if (value === null || value === undefined) return "–";
   if (Math.abs(value) < 1) return `${Math.round(value * 1000)} ms`;
   if (value < 120) return `${short(value)} s`;
-  return value < 7200 ? `${Math.round(value / 60)} min` : `${short(value / 3600)} h`;
+  if (value < 7200) return `${Math.round(value / 60)} min`;
+  return value < 172800 ? `${short(value / 3600)} h` : `${short(value / 86400)} d`;
 }
 const clock = (moment) => new Date(moment * 1000).toLocaleTimeString([], { hour12: false });
 const percent = (part) => `${(part * 100).toFixed(part > 0 && part < 0.095 ? 1 : 0)} %`;
@@ -77,7 +78,6 @@ class Chart {
     const parts = [
       draw("line", { class: "grid", x1: 0, x2: wide, y1: y(0), y2: y(0) }),
       draw("line", { class: "grid", x1: 0, x2: wide, y1: y(top), y2: y(top) }),
-      draw("text", { x: 0, y: y(top) - 4 }, this.show(values.length ? top : null) + (peak > top ? `, peak ${this.show(peak)}` : "")),
     ];
     for (const run of runs(known)) {
       const line = run.map((one) => `${x(one.at).toFixed(1)},${y(one.value).toFixed(1)}`);
@@ -85,6 +85,7 @@ class Chart {
       parts.push(draw("polygon", { class: "under", points: [...line, ...ends].join(" ") }));
       parts.push(draw("polyline", { class: "curve", points: line.join(" ") }));
     }
+    parts.push(draw("text", { x: 0, y: y(top) - 4 }, this.show(values.length ? top : null) + (peak > top ? `, peak ${this.show(peak)}` : "")));
     if (points.length > 1) {
       parts.push(draw("text", { x: 0, y: HIGH - 3 }, clock(begin)));
       parts.push(draw("text", { x: wide, y: HIGH - 3, "text-anchor": "end" }, clock(begin + span)));
@@ -124,10 +125,21 @@ const charts = [
   new Chart("Time of a micro-batch", (point) => point.seconds, duration),
   new Chart("Watermark lag, in event time", (point) => point.lag, duration),
 ];
-at("charts").append(...charts.map((chart) => chart.node));
+const told = [ // what not every query tells
+  new Chart("Latency from event time, p95", (point) => point.event_latency?.p95, duration),
+  new Chart("Latency from arrival, p95", (point) => point.arrival_latency?.p95, duration),
+  new Chart("Unread rows", (point) => point.unread, short),
+];
+for (const chart of told) chart.node.hidden = true;
+at("charts").append(...[...charts, ...told].map((chart) => chart.node));
 
-function tile(title, value, kind = "") {
-  return make("div", { class: `tile ${kind}` }, make("p", {}, title), make("strong", {}, value));
+function tile(title, value, kind = "", more = null) {
+  return make("div", { class: `tile ${kind}` }, make("p", {}, title), make("strong", {}, value), more === null ? null : make("p", {}, more));
+}
+
+function latency(title, of) {
+  const known = points.findLast((point) => of(point) !== null);
+  return known === undefined ? [] : [tile(title, duration(of(known).p50), "", `p95 ${duration(of(known).p95)}`)];
 }
 
 function total(of) {
@@ -145,14 +157,19 @@ function showQuery() {
   const late = total((join) => join.sums.late_rows);
   at("tiles").replaceChildren(
     tile("Rows in", rate(point.rate)),
-    tile("Results", rate(Object.values(point.joins).reduce((sum, join) => sum + join.pairs, 0))),
+    tile("Pairs", rate(Object.values(point.joins).reduce((sum, join) => sum + join.pairs, 0))),
+    ...(point.results === null ? [] : [tile("Results", rate(point.results))]),
     tile("Micro-batch", duration(point.seconds)),
+    ...latency("Latency from event time", (one) => one.event_latency),
+    ...latency("Latency from arrival", (one) => one.arrival_latency),
+    ...(point.unread === null ? [] : [tile("Unread rows", short(point.unread))]),
     tile("Watermark lag", duration(points.findLast((one) => one.lag !== null)?.lag)),
     tile("Rows in windows", short(total((join) => join.window_rows))),
     tile("State", bytes(total((join) => join.state_bytes))),
     tile("Late rows", short(late), late ? "warn" : ""),
   );
-  for (const chart of charts) chart.update();
+  for (const chart of told) chart.node.hidden = !points.some((one) => (chart.valueOf(one) ?? null) !== null);
+  for (const chart of [...charts, ...told]) chart.update();
 }
 
 function showState() {
@@ -177,7 +194,7 @@ class Join {
     this.name = name;
     const of = (field) => (point) => point.joins[name]?.[field];
     this.charts = [
-      new Chart("Results", of("pairs"), rate),
+      new Chart("Pairs", of("pairs"), rate),
       new Chart("Rows in the window", of("window"), short),
       new Chart("Late rows in a micro-batch", of("late"), short, "late"),
     ];
@@ -199,7 +216,7 @@ class Join {
     this.cores.replaceChildren(...coresOf(join));
     this.groups.replaceChildren(...groupsOf(join));
     this.decided.replaceChildren(...decidedOf(this.name, join));
-    const counts = [["rows joined", "rows_in"], ["results", "pairs"], ["late", "late_rows"], ["with nulls", "null_rows"], ["met nobody", "unmatched_rows"]];
+    const counts = [["rows joined", "rows_in"], ["pairs", "pairs"], ["late", "late_rows"], ["with nulls", "null_rows"], ["met nobody", "unmatched_rows"]];
     this.sums.replaceChildren(make("span", {}, `Since the page was switched on (${last.micro_batches} micro-batches):`),
       ...counts.map(([word, field]) => make("span", {}, make("b", {}, join.sums[field].toLocaleString("en")), ` ${word}`)));
   }
@@ -252,7 +269,7 @@ function coresOf(join) {
 }
 
 function groupsOf(join) {
-  if (!join.groups.length) return [make("h3", {}, "Hot keys"), make("p", { class: "small" }, "No groups were reported: this routing has none, or no row came.")];
+  if (!join.groups.length) return [make("h3", {}, "Hot keys"), make("p", { class: "small" }, "No groups were counted. A join counts them where balance is on, which needs a folder for its routing tables.")];
   const fair = join.cores.length > 1 ? 1 / join.cores.length : null;
   return [make("h3", {}, `Heaviest groups of keys, by their part of the work${fair === null ? "" : "; the line is one core's fair share"}`),
     ...join.groups.map((group) => line(`group ${group.group}`, group.share,

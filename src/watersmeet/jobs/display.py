@@ -18,11 +18,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.jobs.figures import Figures, JoinFigures, Latency
 from watersmeet.jobs.model import ConsoleSink
 from watersmeet.jobs.reading import JobFile
+from watersmeet.live.figures import JoinFigures, Latency, MicroBatch
+from watersmeet.live.history import Figures, View
 
-__all__ = ["View"]
+__all__ = ["Display"]
 
 EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 MOST_BARS: Final = 32
@@ -31,19 +32,20 @@ PLAIN_SECONDS: Final = 1.0
 NONE: Final = "-"
 
 
-class View:
-    """Shows one job; use it in ``with``."""
+class Display:
+    """Shows one job and its figures; use it in ``with``."""
 
-    def __init__(self, file: JobFile, *, console: Console | None = None, log: Path | None = None) -> None:
+    def __init__(
+        self, file: JobFile, figures: Figures, *, console: Console | None = None, log: Path | None = None
+    ) -> None:
         self._file = file
+        self._figures = figures
         self._console = console or Console(highlight=False, soft_wrap=True)
         self._log = log
         self._state = "Spark starts"
-        self._last: Figures | None = None
         self._since = time.monotonic()
         self._shown_at = 0.0
-        self._batches = self._rows = self._results = 0
-        self._unshown: list[Figures] = []
+        self._unshown: list[MicroBatch] = []
         self._live = Live(console=self._console, auto_refresh=True, refresh_per_second=4, get_renderable=self._drawn)
 
     def __enter__(self) -> Self:
@@ -70,14 +72,10 @@ class View:
         if not self._console.is_terminal:
             self._say(f"{self._file.job.name}: started")
 
-    def figures(self, figures: Figures) -> None:
+    def micro_batch(self, batch: MicroBatch) -> None:
         """Show what a micro-batch did."""
-        self._last = figures
-        self._batches += 1
-        self._rows += figures.rows
-        self._results += figures.results
         self._state = "runs"
-        self._unshown.append(figures)
+        self._unshown.append(batch)
         if not self._console.is_terminal and time.monotonic() - self._shown_at >= PLAIN_SECONDS:
             self._flush()
 
@@ -107,10 +105,10 @@ class View:
 
     def summary(self) -> str:
         """Return what the job did."""
-        seconds = time.monotonic() - self._since
+        seconds, done = time.monotonic() - self._since, self._figures.view()
         return (
-            f"{self._file.job.name}: {_count(self._batches, 'micro-batch')}, {self._rows:,} rows in,"
-            f" {_count(self._results, 'result')} out, {_seconds(seconds)}"
+            f"{self._file.job.name}: {_count(done.micro_batches, 'micro-batch')}, {done.rows:,} rows in,"
+            f" {_count(done.results or 0, 'result')} out, {_seconds(seconds)}"
         )
 
     # --- a terminal -------------------------------------------------------------------------------------------------
@@ -120,28 +118,28 @@ class View:
         passed = _seconds(float(round(time.monotonic() - self._since)))
         state = Text.assemble((self._file.job.name, "bold"), f"  {self._state}  ", (passed, "dim"))
         parts: list[RenderableType] = [state]
-        if self._last is not None:
-            parts += [self._of_query(self._last), self._of_joins(self._last)]
-            parts += [Text(text, style="dim") for text in self._remarks(self._last)]
+        view = self._figures.view()
+        if view.latest is not None:
+            parts += [self._of_query(view, view.latest), self._of_joins(view.latest)]
+            parts += [Text(text, style="dim") for text in self._remarks(view, view.latest)]
         if self._log is not None:
             parts.append(Text(f"Spark's log: {self._log}", style="dim"))
         return Group(*parts)
 
-    def _of_query(self, last: Figures) -> Table:
+    def _of_query(self, view: View, last: MicroBatch) -> Table:
         table = Table(box=None, pad_edge=False, show_header=False)
         for _ in range(4):
             table.add_column()
-        event, arrival = last.event_latency, last.arrival_latency
-        table.add_row("micro-batch", f"{last.batch:,}  took {_seconds(last.seconds)}", "rows/s", _rate(last.rows, last))
-        table.add_row("rows in so far", f"{self._rows:,}", "results/s", _rate(last.results, last))
-        table.add_row(
-            "results so far", f"{self._results:,}", "lag", NONE if last.behind is None else f"{last.behind:,} rows"
-        )
-        table.add_row("latency from event time", _latency(event), "from arrival", _latency(arrival))
-        table.add_row("watermark behind the clock", _seconds(last.watermark_lag), "", "")
+        took, unread = _seconds(last.seconds), NONE if last.unread is None else f"{last.unread:,}"
+        event, arrival = _latency(last.event_latency), _latency(last.arrival_latency)
+        table.add_row("micro-batch", f"{last.number:,}  took {took}", "rows/s", _rate(last.rows, last))
+        table.add_row("rows in so far", f"{view.rows:,}", "results/s", _rate(last.results or 0, last))
+        table.add_row("results so far", f"{view.results or 0:,}", "unread rows", unread)
+        table.add_row("latency from event time", event, "from arrival", arrival)
+        table.add_row("watermark behind the clock", _seconds(last.behind_clock), "", "")
         return table
 
-    def _of_joins(self, last: Figures) -> Table:
+    def _of_joins(self, last: MicroBatch) -> Table:
         table = Table(box=None, pad_edge=False)
         for name in ("join", "pairs/s", "window rows", "state", "late", "load per core", "waits for"):
             table.add_column(name, justify="left" if name in ("join", "load per core", "waits for") else "right")
@@ -152,17 +150,17 @@ class View:
                 NONE if join.window_rows is None else f"{join.window_rows:,}",
                 _bytes(join.state_bytes),
                 f"{join.late_rows:,}",
-                _bars(join),
+                _bars(_loads(join, last)),
                 join.waiting_for or "",
             )
         return table
 
-    def _remarks(self, last: Figures) -> list[str]:
+    def _remarks(self, view: View, last: MicroBatch) -> list[str]:
         """Return why figures are missing that never come."""
-        if not self._results:
+        if not view.results:
             return []
         remarks = (
-            [] if last.behind is not None else ["no lag: none of the sources tells how far behind it is, as Kafka does"]
+            [] if last.unread is not None else ["no unread rows: none of the sources tells of them, as Kafka does"]
         )
         if last.results and last.event_latency is None:
             remarks.append("no latency from event time: the results have no timestamp of a time window")
@@ -178,8 +176,8 @@ class View:
             return
         first, last = self._unshown[0], self._unshown[-1]
         seconds = sum(one.seconds for one in self._unshown) or 1e-3
-        rows, results = (sum(getattr(one, name) for one in self._unshown) for name in ("rows", "results"))
-        batches = f"{first.batch}" if first is last else f"{first.batch}-{last.batch}"
+        rows, results = (sum(getattr(one, name) or 0 for one in self._unshown) for name in ("rows", "results"))
+        batches = f"{first.number}" if first is last else f"{first.number}-{last.number}"
         parts = [f"batch {batches}", f"{rows / seconds:,.0f} rows/s", f"{results / seconds:,.0f} results/s"]
         for name, join in last.joins.items():
             pairs = sum(one.joins[name].pairs for one in self._unshown if name in one.joins)
@@ -188,10 +186,10 @@ class View:
             told += [] if join.window_rows is None else [f"window {join.window_rows:,} rows"]
             told += [] if join.state_bytes is None else [f"state {_bytes(join.state_bytes)}"]
             told += [f"{late:,} late"] if late else []
-            told += [f"busiest core {join.loads[0]:.0%}"] if join.loads else []
+            told += [f"busiest core {load:.0%}" for load in _loads(join, last)[:1]]
             told += [f"waits for {join.waiting_for}"] if join.waiting_for else []
             parts.append(f"{name}: {' '.join(told)}")
-        parts += [] if last.behind is None else [f"lag {last.behind:,} rows"]
+        parts += [] if last.unread is None else [f"unread {last.unread:,} rows"]
         for name, latency in (("event time", last.event_latency), ("arrival", last.arrival_latency)):
             parts += [] if latency is None else [f"latency from {name} {_latency(latency)}"]
         self._say("; ".join(parts))
@@ -211,8 +209,13 @@ def _cell(value: object) -> str:
     return "NULL" if value is None else str(value)
 
 
-def _rate(count: int, figures: Figures) -> str:
-    return f"{count / figures.seconds:,.0f}" if figures.seconds else NONE
+def _rate(count: int, batch: MicroBatch) -> str:
+    return f"{count / batch.seconds:,.0f}" if batch.seconds else NONE
+
+
+def _loads(join: JoinFigures, batch: MicroBatch) -> list[float]:
+    """Return for each core the share of the micro-batch's time in which it was busy; the busiest first."""
+    return sorted((core.busy_seconds / batch.seconds for core in join.cores if batch.seconds), reverse=True)
 
 
 def _latency(latency: Latency | None) -> str:
@@ -240,12 +243,12 @@ def _bytes(count: int | None) -> str:
     return f"{size:,.0f} {units[0]}" if units[0] == "B" else f"{size:,.1f} {units[0]}"
 
 
-def _bars(join: JoinFigures) -> str:
-    """Return a bar for each core, the busiest first: full if it was busy all the time."""
-    if not join.loads:
+def _bars(loads: list[float]) -> str:
+    """Return a bar for each core: full if it was busy all the time."""
+    if not loads:
         return NONE
-    bars = "".join(EIGHTHS[min(len(EIGHTHS) - 1, round(load * (len(EIGHTHS) - 1)))] for load in join.loads[:MOST_BARS])
-    return f"{bars} {join.loads[0]:.0%} the busiest of {len(join.loads)}"
+    bars = "".join(EIGHTHS[min(len(EIGHTHS) - 1, round(load * (len(EIGHTHS) - 1)))] for load in loads[:MOST_BARS])
+    return f"{bars} {loads[0]:.0%} the busiest of {len(loads)}"
 
 
 def _count(number: int, what: str) -> str:
