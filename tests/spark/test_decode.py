@@ -141,6 +141,7 @@ def test_streams_of_messages_equal_streams_of_rows(
     compared(spark, sides, tmp_path, ("json", "parquet"))
 
 
+@pytest.mark.long
 def test_batches_equal_spark_sql(spark: SparkSession, sides: Callable[[str, str], Side], tmp_path: Path) -> None:
     for name, form in (("left", "rows"), ("right", "rows"), ("left", "json"), ("right", "arrow")):
         sides(name, form)
