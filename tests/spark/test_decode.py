@@ -29,6 +29,7 @@ START = 1_700_000_000_000_000
 SECOND = 1_000_000
 SCHEMA = "id bigint, ts timestamp, k bigint, s string"
 WINDOW = wm.time_window(left="4 seconds", right="2500 milliseconds", ts="ts", lateness="1 second")
+FILES = "path string, modificationTime timestamp, length long, content binary"
 ON = "left.k BETWEEN right.k - 20 AND right.k + 35"
 TIMES = (
     "((l.ts >= r.ts AND l.ts <= r.ts + INTERVAL 2500 MILLISECONDS)"
@@ -79,7 +80,8 @@ def ipc_of(rows: pa.Table) -> pa.Table:
 
 
 def binary_files(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.readStream.format("binaryFile").option("maxFilesPerTrigger", 1).load(str(folder))
+    files = spark.readStream.format("binaryFile").schema(FILES).option("maxFilesPerTrigger", 1)
+    return files.load(str(folder))
 
 
 @pytest.fixture
