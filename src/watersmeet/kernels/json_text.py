@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.arrays import Bytes, Int32s
+from watersmeet.arrays import Bytes, Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 
 __all__ = ["BLANK", "NO_OBJECT", "OBJECT", "find_objects"]
@@ -26,7 +26,7 @@ NO_OBJECT = 2
 
 
 @kernel
-def find_objects(offset: Int32s, data: Bytes) -> Bytes:
+def find_objects(offset: Int32s | Int64s, data: Bytes) -> Bytes:
     """Return for every text *i*, which is ``data[offset[i]:offset[i+1]]``, which of the three it is."""
     n = len(offset) - 1
     found = np.empty(n, np.uint8)

@@ -30,7 +30,6 @@ from watersmeet.spec.options import BadMessages, MessageFormat, check_options
 
 __all__ = ["decode"]
 
-Schema = pa.Schema | StructType | str
 ZONE: Final = "spark.sql.session.timeZone"
 
 
@@ -39,7 +38,7 @@ def decode(
     column: str = "value",
     format: MessageFormat = "json",  # noqa: A002 -- as Spark's readers call it
     *,
-    schema: Schema,
+    schema: pa.Schema | StructType | str,
     keep: Sequence[str] = (),
     bad: BadMessages = "error",
 ) -> Decoded:
@@ -105,7 +104,7 @@ def decode(
     return Decoded(plain.select(*(f"column_{place}" for place in places)), whole, decoder)
 
 
-def _struct(schema: Schema) -> StructType:
+def _struct(schema: pa.Schema | StructType | str) -> StructType:
     """Return the columns of a row as Spark knows them."""
     found: DataType | None = None
     said = f"schema is a {type(schema).__name__}"

@@ -124,7 +124,7 @@ def _is_readable(kind: pa.DataType) -> bool:
 
 
 def _is_text_in_json(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
