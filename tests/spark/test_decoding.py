@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from watersmeet.spark.decoding import json_rows
 from watersmeet.spark.decoding.decoder import Decoder, LeftOut
+from watersmeet.spark.decoding.json_rows import JsonRows
 from watersmeet.spec.options import MessageFormat
 
 UTC_MOMENT = pa.timestamp("us", "UTC")
@@ -146,6 +147,14 @@ def test_nothing_to_read_is_a_row_of_nulls() -> None:
     rows, left_out = decoded("json", [None, b"", b" \r\n\t", b"{}"])
     assert rows == [{"ts": None, "s": None, "x": None, "number": number} for number in range(4)]
     assert left_out == 0
+
+
+def test_bytes_under_a_null_are_not_read() -> None:
+    whole = pa.array([b'{"x":1}', b'{"x":2}'], pa.binary())
+    messages = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x02"), *whole.buffers()[1:]])
+    ((rows, numbers),) = JsonRows(ROW, "UTC").read(messages, lambda *_: pytest.fail("none is bad"))
+    assert rows["x"].to_pylist() == [None, 2]
+    assert numbers.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
