@@ -2,7 +2,8 @@
 
 *Exactly one row a message.* pyarrow reads many objects at a time, one after the other, whatever lies between them. So a
 kernel first finds the messages that are one object each (:mod:`watersmeet.kernels.json_text`). Only these reach the
-parser, which can then not take the end of one for the beginning of the next.
+parser, which can then not take the end of one for the beginning of the next. (Given a lone ``null``, pyarrow 26 ends
+the process.)
 
 *Nothing is lost.* A field that is there and does not fit its column makes the message a bad one. Where some messages
 are bad, halves of what was read together are read again until these are found.
