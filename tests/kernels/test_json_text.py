@@ -26,7 +26,7 @@ def found(*texts: bytes) -> list[int]:
     """Return what the kernel finds, with bytes before and behind that are none of theirs."""
     ends = np.cumsum([3, *map(len, texts)]).astype(np.int32)
     data = np.frombuffer(b'"{{' + b"".join(texts) + b"}}", np.uint8)
-    return find_objects(ends, data).tolist()
+    return list(map(int, find_objects(ends, data)))
 
 
 @given(values=st.lists(VALUES, max_size=5), spaces=st.sampled_from(["", " ", "\n\t\r"]))
