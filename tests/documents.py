@@ -14,7 +14,14 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SPARK_DOCUMENTS = [
     DOCS / name
-    for name in ("spark-guide.md", "state-and-sizing.md", "quick-start.md", "testing.md", "operations/metrics.md")
+    for name in (
+        "spark-guide.md",
+        "state-and-sizing.md",
+        "quick-start.md",
+        "testing.md",
+        "guides/decode.md",
+        "operations/metrics.md",
+    )
 ]
 """Pages that need Spark, and run from top to bottom; the blocks of all others run each by itself, without Spark."""
 OWN_DOCUMENTS = [DOCS / "kafka.md", DOCS / "jobs.md"]

@@ -32,7 +32,7 @@ from watersmeet.engine.result import result_schema
 from watersmeet.spark import envelope, runs
 from watersmeet.spark.core_ids import core_ids
 from watersmeet.spark.core_processor import CoreOptions
-from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
+from watersmeet.spark.envelope import ENVELOPE, arranger, packer
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
 from watersmeet.spark.multiway import processor as multiway
@@ -40,6 +40,7 @@ from watersmeet.spark.multiway.processor import MultiJoinProcessor, StrategyOpti
 from watersmeet.spark.multiway.routing import choose_multi_routing
 from watersmeet.spark.output import OUTPUT
 from watersmeet.spark.processor import JoinProcessor
+from watersmeet.spark.result_files import unpacker
 from watersmeet.spark.routing.choose import choose_routing
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import Columns

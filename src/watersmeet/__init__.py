@@ -1,6 +1,7 @@
 """watersmeet joins streams over sliding windows: on equality, on a band, on any comparison.
 
-``join``, ``multijoin``, ``metrics`` and ``session`` are for Spark, loaded when first used: nothing else needs PySpark.
+``join``, ``multijoin``, ``decode``, ``metrics`` and ``session`` are for Spark, loaded when first used: nothing else
+needs PySpark.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +24,7 @@ from watersmeet.spec.predicates import band, equal, greater, greater_equal, less
 from watersmeet.spec.window import count_window, time_window
 
 if TYPE_CHECKING:
+    from watersmeet.spark.decode import decode
     from watersmeet.spark.join import join
     from watersmeet.spark.metrics import JoinProgress, metrics
     from watersmeet.spark.multiway.multijoin import multijoin
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "band",
     "count_window",
+    "decode",
     "equal",
     "greater",
     "greater_equal",
@@ -67,10 +70,10 @@ except PackageNotFoundError:  # in a source tree that was never installed
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depends on the name
     """Load the Spark layer when it is asked for."""
-    if name not in ("JoinProgress", "join", "metrics", "multijoin", "session"):
+    if name not in ("JoinProgress", "decode", "join", "metrics", "multijoin", "session"):
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
     try:
-        from watersmeet.spark import join, metrics, session  # noqa: PLC0415 -- PySpark is optional
+        from watersmeet.spark import decode, join, metrics, session  # noqa: PLC0415 -- PySpark is optional
         from watersmeet.spark.multiway import multijoin  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise WatersmeetError(
@@ -80,6 +83,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 -- a function, which one depe
         ) from error
     return {
         "JoinProgress": metrics.JoinProgress,
+        "decode": decode.decode,
         "join": join.join,
         "metrics": metrics.metrics,
         "multijoin": multijoin.multijoin,

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 
 import watersmeet as wm
 from streams import committed, ids, run, stream
@@ -28,11 +29,16 @@ def main(left: str, right: str, on: str, seconds: str) -> None:
     query = run(wm.join(stream(spark, left), stream(spark, right), on, window, name="near"), home)
     table = tempfile.mkdtemp()
     run(wm.join(stream(spark, left), spark.read.parquet(right), on, None), table)
+    decoded = tempfile.mkdtemp()
+    messages = stream(spark, left).select(F.to_json(F.struct("*")).alias("value"))
+    side = wm.decode(messages, schema="id bigint, ts timestamp, k bigint")
+    run(wm.join(side, stream(spark, right), on, window), decoded)
     batch = wm.join(spark.read.parquet(left), spark.read.parquet(right), on, window)
     answer = {
         "session": type(spark).__module__,
         "streaming": sorted(committed(spark, home).items()),
         "looked up": sorted(committed(spark, table).items()),
+        "decoded": sorted(committed(spark, decoded).items()),
         "batch": sorted(ids(batch).items()),
         "metrics": sum(wm.metrics(progress)["near"].pairs for progress in query.recentProgress),
         "cores": sum(core.pairs for progress in query.recentProgress for core in wm.metrics(progress)["near"].cores),

@@ -58,7 +58,7 @@ def test_connect_equals_classic(spark: SparkSession, folder_of: Streams, tmp_pat
     answer = json.loads(finished.stdout.splitlines()[-1])
     assert answer["session"] == "pyspark.sql.connect.session"
     both = frames[0].alias("left").join(frames[1].alias("right"), F.expr(on))
-    expected = dict.fromkeys(("streaming", "batch"), classic)
+    expected = dict.fromkeys(("streaming", "decoded", "batch"), classic)
     expected["looked up"] = ids(both.selectExpr("left.id left_id", "right.id right_id"))
     for way, pairs in expected.items():
         assert Counter({tuple(pair): count for pair, count in answer[way]}) == pairs, way

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.spark import result_files
-from watersmeet.spark.envelope import to_blobs, unpacker
-from watersmeet.spark.result_files import FOLDER, read_results, write_results
+from watersmeet.spark.envelope import to_blobs
+from watersmeet.spark.result_files import FOLDER, read_results, unpacker, write_results
 
 PAIRS = pa.table({"x": range(300_000), "y": [str(number % 7) for number in range(300_000)]})
 

@@ -8,7 +8,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import watersmeet as wm
-from watersmeet.spark.schema import SIMPLE, arrow_schema, spark_result_schema
+from watersmeet.spark.schema import SIMPLE, arrow_schema, spark_result_schema, spark_schema
 
 NESTED = spark.StructType(
     [
@@ -30,6 +30,31 @@ def test_types_are_those_that_pyspark_sends() -> None:
     assert found.names == expected.names
     for own, its in zip(found.types, expected.types, strict=True):
         assert own == its or str(own) == str(its)
+
+
+def test_arrow_schemas_come_back_as_they_were() -> None:
+    schema = struct(**{kind.__name__: kind() for kind in SIMPLE}, decimal=spark.DecimalType(38, 18), nested=NESTED)
+    assert spark_schema(arrow_schema(schema)) == schema
+
+
+def test_wider_types_for_what_spark_has_no_type_of_its_own() -> None:
+    names = {
+        "smallint": pa.uint8(),
+        "int": pa.uint16(),
+        "bigint": pa.uint32(),
+        "string": pa.large_string(),
+        "binary": pa.large_binary(),
+        "date": pa.date64(),
+        "timestamp": pa.timestamp("ns", "Europe/Berlin"),
+        "timestamp_ntz": pa.timestamp("s"),
+        "interval day to second": pa.duration("ms"),
+        "array<smallint>": pa.large_list(pa.uint8()),
+    }
+    found = spark_schema(pa.schema(list(names.items())))
+    assert [field.dataType.simpleString() for field in found] == list(names)
+    for refused in (pa.uint64(), pa.float16(), pa.list_(pa.time64("us")), pa.decimal256(50, 2)):
+        with pytest.raises(wm.SchemaError, match="column 'x' has the Arrow type"):
+            spark_schema(pa.schema([("x", refused)]))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ import watersmeet as wm
 from watersmeet import kernels
 from watersmeet.cli.demo.screen import say, stage
 from watersmeet.cli.extras import is_installed
+from watersmeet.columns.keys import text_buffers
+from watersmeet.kernels.json_text import find_objects
 from watersmeet.spec.errors import WatersmeetError
 from watersmeet.spec.kinds import How
 from watersmeet.spec.options import StructureName, TopologyName
@@ -157,6 +159,7 @@ def in_process() -> None:
             a=_tables(number)[0].slice(0, 400), b=_tables(number)[1].slice(0, 400), c=_tables(number)[0].slice(0, 400)
         )
     many.finish()
+    find_objects(*text_buffers(pa.array([b"{}"])))  # what the packers of decoded sides need
 
 
 def _push(options: dict[str, Any], pushes: int, rows: int, keys: int) -> None:

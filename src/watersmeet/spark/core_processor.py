@@ -67,11 +67,12 @@ class Generations:
 
 @dataclass(slots=True)
 class _Counts:
-    """Numbers of rows in a micro-batch: all, late ones, and those left out because of a null."""
+    """Numbers of a micro-batch: all rows, late ones, those left out because of a null; messages left out."""
 
     rows_in: int = 0
     late_rows: int = 0
     null_rows: int = 0
+    bad_messages: int = 0
     live: set[Generations] = field(default_factory=set)
     """The generations that the routing tasks used."""
     kept_late: dict[StreamName, pa.RecordBatch] = field(default_factory=dict)
@@ -208,6 +209,7 @@ class CoreProcessor(StatefulProcessor):
             given_elsewhere=self.given_elsewhere,
             late_rows=counts.late_rows,
             null_rows=counts.null_rows,
+            bad_messages=counts.bad_messages,
             unmatched_rows=unmatched,
             work_seconds=done - ready,
             busy_seconds=time.perf_counter() - begin,
@@ -332,6 +334,7 @@ class CoreProcessor(StatefulProcessor):
         for frame in frames:
             for row in frame.itertuples(index=False):  # a few envelopes, each of many rows
                 counts.null_rows += int(row.null_rows)
+                counts.bad_messages += int(row.bad_messages)
                 counts.live.add(Generations(int(row.generation), int(row.oldest)))
                 if row.counts is not None and not self._is_timed:
                     counted = dict(zip(schemas, map(int, row.counts), strict=True))

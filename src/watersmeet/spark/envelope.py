@@ -1,19 +1,16 @@
 """Envelopes: many rows for one core in one Spark row, so that Python never loops over rows.
 
-``packer`` makes the function for ``mapInArrow`` on each stream before the shuffle. It collects a task's Arrow batches,
-leaves out rows that cannot match (nulls on an axis, rows that fail the conditions on their stream alone), routes the
-rest, and emits one envelope for each core. Of a preserved side the rows that cannot match travel too, as *lone* rows,
-to a core that follows from their task. The blob is an Arrow IPC stream of the rows. Hidden last columns have more
-on each row: whether the core stores it, if it does not store all; in a count window its arrival; in a balanced join the
-generations that it probes and the group that it counts for. A task ends with an empty envelope for every core that the
-routing table knows, so that a core without rows in a micro-batch still expires its own, and writes its record.
-
-``unpacker`` makes the function for ``mapInArrow`` after the join. It turns pairs, which come in files or blobs (see
-:mod:`watersmeet.spark.result_files`), into columns.
+``packer`` makes the function for ``mapInArrow`` on each stream before the shuffle. It collects a task's Arrow batches
+(those of a decoded side are messages, which it turns into rows), leaves out rows that cannot match (nulls on an axis,
+rows that fail the conditions on their stream alone), routes the rest, and emits one envelope for each core. Of a
+preserved side the rows that cannot match travel too, as *lone* rows, to a core that follows from their task. The blob
+is an Arrow IPC stream of the rows. Hidden last columns have more on each row: whether the core stores it, if it does
+not store all; in a count window its arrival; in a balanced join the generations that it probes and the group that it
+counts for. A task ends with an empty envelope for every core that the routing table knows, so that a core without rows
+in a micro-batch still expires its own, and writes its record.
 
 Trust. An envelope comes through Spark's shuffle from this package's packer. It is validated in full nevertheless, which
-takes no time for columns of fixed width, and 3 to 7 ms for 1 M rows of text. Pairs for the unpacker are not validated,
-because no kernel reads them.
+takes no time for columns of fixed width, and 3 to 7 ms for 1 M rows of text.
 """
 
 from __future__ import annotations
@@ -32,8 +29,8 @@ from watersmeet.balance.generation_sets import GenerationSets
 from watersmeet.columns.hidden import add_hidden, labelled, split_hidden, unlabelled
 from watersmeet.engine.arrow_bytes import check_rows
 from watersmeet.spark.core_ids import KEEPER
+from watersmeet.spark.decoding.decoder import Decoder, LeftOut, decoded
 from watersmeet.spark.gc_freeze import freeze_once
-from watersmeet.spark.result_files import read_results
 from watersmeet.spark.routing.contract import Router, Routes
 from watersmeet.spark.schema import Columns
 from watersmeet.spec.errors import SchemaError
@@ -58,7 +55,6 @@ __all__ = [
     "to_blob",
     "to_blobs",
     "together",
-    "unpacker",
 ]
 
 ENVELOPE: Final[Columns] = {
@@ -66,6 +62,7 @@ ENVELOPE: Final[Columns] = {
     "stream": "string",
     "part": "bigint",
     "null_rows": "bigint",
+    "bad_messages": "bigint",
     "counts": "array<bigint>",
     "generation": "bigint",
     "oldest": "bigint",
@@ -169,7 +166,13 @@ def _filled(columns: list[Column | None], sizes: list[int], default: int) -> Col
 
 
 def packer(
-    streams: Streams, stream: StreamName, routes: Routes, core_ids: tuple[int, ...], *, marks_first: bool = False
+    streams: Streams,
+    stream: StreamName,
+    routes: Routes,
+    core_ids: tuple[int, ...],
+    *,
+    decoder: Decoder | None = None,
+    marks_first: bool = False,
 ) -> ArrowMap:
     """Return the function that packs one stream's rows; ``core_ids`` are the keys by which Spark shuffles.
 
@@ -180,8 +183,8 @@ def packer(
         routed = nulls = 0
         part = _first_part()
         router = routes.now()
-        largest = None
-        for rows in collected(batches, streams.schemas[stream]):
+        largest, left_out = None, LeftOut()
+        for rows in collected(decoded(batches, decoder, left_out), streams.schemas[stream]):
             if streams.lateness is not None:
                 largest = largest_time(largest, *times_of(streams, stream, rows))
             keep, without = joinable(streams, stream, rows)
@@ -200,21 +203,23 @@ def packer(
                 )
                 part += len(blobs)
         cores = router.table.cores if streams.idle is None else range(len(core_ids))  # each has to know the time
-        yield _heartbeats([core_ids[core] for core in cores], stream, nulls, router.table, largest)
+        lost = nulls, left_out.messages
+        yield _heartbeats([core_ids[core] for core in cores], stream, lost, router.table, largest)
         freeze_once("pack")
 
     return pack
 
 
-def arranger(streams: Streams, stream: StreamName, sequencer: int) -> ArrowMap:
+def arranger(streams: Streams, stream: StreamName, sequencer: int, decoder: Decoder | None = None) -> ArrowMap:
     """Return the function that sends one stream's rows to the sequencer, which numbers them for a count window."""
 
     def arrange(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        part = _first_part()
-        for rows in collected(batches, streams.schemas[stream]):
+        part, left_out = _first_part(), LeftOut()
+        for rows in collected(decoded(batches, decoder, left_out), streams.schemas[stream]):
             yield _packed(sequencer, stream, part, to_blobs(rows))
             part += rows.num_rows
-        yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()))  # also for a micro-batch without rows
+        # also for a micro-batch without rows
+        yield _packed(sequencer, stream, part, pa.nulls(1, pa.binary()), bad_messages=left_out.messages)
         freeze_once("arrange")
 
     return arrange
@@ -224,21 +229,6 @@ def joinable(streams: Streams, stream: StreamName, rows: pa.RecordBatch) -> tupl
     """Return which rows can match, and the number of those that cannot because of a null."""
     admission = admit(streams, stream, rows)
     return admission.keep, admission.count(Verdict.NULL)
-
-
-def unpacker() -> ArrowMap:
-    """Return the function that turns results, which come as blobs and files, into columns: those a core gave."""
-
-    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for blob, file in zip(batch.column("blob"), batch.column("file"), strict=True):
-                if blob.is_valid:
-                    yield from pa.ipc.open_stream(blob.as_buffer())
-                if file.is_valid:
-                    yield from read_results(file.as_py())
-        freeze_once("unpack")
-
-    return unpack
 
 
 def envelopes(
@@ -303,17 +293,15 @@ def open_blob(blob: bytes, schema: pa.Schema) -> Envelope:
 
 
 def _heartbeats(
-    core_ids: list[int], stream: StreamName, nulls: int, table: RoutingTable, largest: int | None
+    core_ids: list[int], stream: StreamName, lost: tuple[int, int], table: RoutingTable, largest: int | None
 ) -> pa.RecordBatch:
-    """Return an empty envelope for every core and for the keeper; the first has the number of rows left out.
+    """Return an empty envelope for every core and for the keeper; the first has the numbers of what was left out.
 
     All have the task's ``largest`` timestamp, in a time window.
     """
     cores = (*core_ids, KEEPER)
-    null_rows = np.zeros(len(cores), np.int64)
-    null_rows[0] = nulls
     blobs = pa.nulls(len(cores), pa.binary())
-    beats = _rows(np.array(cores), stream, (np.zeros(len(cores), np.int64), null_rows), blobs, table)
+    beats = _rows(np.array(cores), stream, np.zeros(len(cores), np.int64), blobs, table, lost=lost)
     if largest is None:
         return beats
     place = beats.schema.get_field_index("counts")
@@ -328,28 +316,36 @@ def _packed(
     table: RoutingTable | None = None,
     *,
     lone: bool = False,
+    bad_messages: int = 0,
 ) -> pa.RecordBatch:
     """Return the envelopes of some rows for one core; the first is part number ``part``."""
     count = len(blobs)
-    parts = part + np.arange(count), np.zeros(count, np.int64)
-    return _rows(np.full(count, core), stream, parts, blobs, table, lone=lone)
+    parts = part + np.arange(count)
+    return _rows(np.full(count, core), stream, parts, blobs, table, lone=lone, lost=(0, bad_messages))
 
 
 def _rows(
     cores: Int64s,
     stream: StreamName,
-    parts: tuple[Int64s, Int64s],
+    parts: Int64s,
     blobs: pa.BinaryArray,
     table: RoutingTable | None,
     *,
     lone: bool = False,
+    lost: tuple[int, int] = (0, 0),
 ) -> pa.RecordBatch:
-    """Return rows of ``ENVELOPE``; ``parts`` are their numbers and null rows, the streams are not counted yet."""
+    """Return rows of ``ENVELOPE``, of which the streams are not counted yet.
+
+    ``parts`` are their numbers; the first one has how many null rows and bad messages were ``lost``.
+    """
     count = len(blobs)
+    first = np.zeros(count, np.int64)
+    first[:1] = 1
     names, uncounted = pa.array([stream] * count, pa.string()), pa.nulls(count, pa.list_(pa.int64()))
     newest, oldest = (0, 0) if table is None else (table.newest.number, table.oldest)
     live = np.full(count, newest), np.full(count, oldest)
-    columns = (cores.astype(np.int32), names, *parts, uncounted, *live, np.full(count, lone), blobs)
+    left_out = (first * number for number in lost)
+    columns = (cores.astype(np.int32), names, parts, *left_out, uncounted, *live, np.full(count, lone), blobs)
     return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names=list(ENVELOPE))
 
 

@@ -13,6 +13,9 @@ query's and cannot be moved back from here. Then the join's own watermark is the
 marked, so Spark refuses what needs a watermark on them, when the query starts. That also holds for windows beyond
 ``LONGEST_REACH``: Spark's watermark begins in 1970.
 
+*Decoded sides* have no timestamp that Spark could see before they are packed. Their watermark is on a column of their
+envelopes, which has the largest timestamp of each task's rows: the same as on all of them.
+
 *With idle* the query's watermark lies so far behind the newest row of all streams, and further by lateness and reach:
 Spark can only take the largest value of one column. The join's own watermark follows from what the cores hear, as
 it does wherever the query's is ours.
@@ -29,12 +32,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.types import StructField, TimestampNTZType
 
+from watersmeet.spark.decoding.side import Decoded, Side
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows, Window, Windows
 
-__all__ = ["EventTime", "event_time", "with_plain_names"]
+__all__ = ["DELAY", "EventTime", "event_time", "with_plain_names"]
 
 DELAY: Final = "spark.watermarkDelayMs"
 """Spark's metadata of a column that has a watermark."""
@@ -63,21 +67,31 @@ class EventTime:
         """Milliseconds that a core adds to the query's watermark."""
         return self.behind or 0
 
-    def on_stream(self, frame: DataFrame, stream: StreamName) -> DataFrame:
-        """Return a stream with its watermark, if it needs one here."""
-        if stream not in self.ts or self.idle is not None or _delays(frame):
-            return frame
-        _check_column(frame, stream, self.ts[stream])
-        plain = with_plain_names(frame)
-        return plain.withWatermark(plain.columns[frame.columns.index(self.ts[stream])], self._delay)
+    def on_stream(self, side: Side, stream: StreamName) -> DataFrame:
+        """Return what Spark has of a stream, with its watermark if it needs one here."""
+        if isinstance(side, Decoded):
+            return side.frame
+        if stream not in self.ts or self.idle is not None or _delays(side):
+            return with_plain_names(side)
+        _check_column(side, stream, self.ts[stream])
+        plain = with_plain_names(side)
+        return plain.withWatermark(plain.columns[side.columns.index(self.ts[stream])], self._delay)
+
+    def on_packed(self, packed: DataFrame, side: Side, stream: StreamName) -> DataFrame:
+        """Return a stream's envelopes, with its watermark if it could have none before."""
+        if stream not in self.ts or self.idle is not None or not isinstance(side, Decoded):
+            return packed
+        _check_column(side, stream, self.ts[stream])
+        return self._with_watermark(packed)
 
     def on_envelopes(self, united: DataFrame) -> DataFrame:
         """Return the envelopes of all streams with the watermark that ``idle`` needs: by the newest of all rows."""
-        if self.idle is None or not self.ts:
-            return united
-        columns = united.columns
-        moments = united.withColumn(MOMENT, F.timestamp_micros(F.col("counts")[0]))
-        return moments.withWatermark(MOMENT, self._delay).select(*columns)
+        return united if self.idle is None or not self.ts else self._with_watermark(united)
+
+    def _with_watermark(self, packed: DataFrame) -> DataFrame:
+        """Return envelopes with a watermark by the largest timestamps in them."""
+        moments = packed.withColumn(MOMENT, F.timestamp_micros(F.col("counts")[0]))
+        return moments.withWatermark(MOMENT, self._delay).select(*packed.columns)
 
     def of_results(self, stream: StreamName, field: StructField) -> dict[str, Any]:
         """Return the metadata of a result's column, which comes from this column of a stream."""
@@ -98,7 +112,7 @@ class EventTime:
         return format_duration(self._delay_of_query)
 
 
-def event_time(frames: Mapping[StreamName, DataFrame], window: Window | Windows) -> EventTime:
+def event_time(frames: Mapping[StreamName, Side], window: Window | Windows) -> EventTime:
     """Return how a join goes by the query's watermark; raise for watermarks on its inputs that it cannot go by."""
     is_streaming = any(frame.isStreaming for frame in frames.values())
     if isinstance(window, CountWindow | CountWindows) or not is_streaming:
@@ -127,12 +141,12 @@ def with_plain_names(frame: DataFrame) -> DataFrame:
     return frame.toDF(*(f"column_{place}" for place in range(len(names))))
 
 
-def _delays(frame: DataFrame) -> dict[str, Any]:
+def _delays(frame: Side) -> dict[str, Any]:
     """Return the columns that have a watermark, with its metadata."""
     return {field.name: field.metadata for field in frame.schema.fields if DELAY in (field.metadata or {})}
 
 
-def _check_given(frame: DataFrame, stream: StreamName, ts: str, window: TimeWindow | TimeWindows) -> None:
+def _check_given(frame: Side, stream: StreamName, ts: str, window: TimeWindow | TimeWindows) -> None:
     """Raise unless the watermark that a stream has already is one that the window can go by."""
     delays = _delays(frame)
     if ts not in delays:
@@ -158,7 +172,7 @@ def _check_given(frame: DataFrame, stream: StreamName, ts: str, window: TimeWind
         )
 
 
-def _check_column(frame: DataFrame, stream: StreamName, ts: str) -> None:
+def _check_column(frame: Side, stream: StreamName, ts: str) -> None:
     """Raise for a timestamp column that cannot have a watermark in Spark."""
     if isinstance(frame.schema[ts].dataType, TimestampNTZType):
         raise SpecificationError(

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.result import result_schema
 from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.core_processor import CoreOptions
+from watersmeet.spark.decoding.side import Side
 from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
@@ -19,7 +20,7 @@ from watersmeet.spark.routing.choose import RoutingName, choose_routing
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import arrow_schema
 from watersmeet.spark.session import check_session, check_time_zone, is_case_sensitive
-from watersmeet.spec.expression import Predicate
+from watersmeet.spec.expression import Predicate, StreamName
 from watersmeet.spec.kinds import How, preserved, returns_left_rows
 from watersmeet.spec.options import (
     Balance,
@@ -38,8 +39,8 @@ __all__ = ["join"]
 
 
 def join(
-    left: DataFrame,
-    right: DataFrame,
+    left: Side,
+    right: Side,
     on: Predicate | str,
     window: Window | None,
     *,
@@ -57,7 +58,8 @@ def join(
     Parameters
     ----------
     left, right
-        The two sides. A streaming side without a watermark gets one on its timestamp, with the window's lateness.
+        The two sides: DataFrames, or what ``decode`` returns. A streaming side without a watermark gets one on its
+        timestamp, with the window's lateness.
     on
         A predicate such as ``band("price", "bid", 500) & equal("symbol")``, or Spark SQL text over ``left.x`` and
         ``right.y``.
@@ -110,7 +112,7 @@ def join(
         raise refuse_late_beside(how)
     if cores is not None:
         check_options(cores=cores)
-    frames = {"left": left, "right": right}
+    frames: dict[StreamName, Side] = {"left": left, "right": right}
     if window is None:
         refuse_without_window(routing=routing, cores=cores, late=late, balance=balance, order=order, name=name)
         return look_up(frames, on, how=how, structure=structure)

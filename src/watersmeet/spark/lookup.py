@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.result import bounded_tables, gather_pairs, in_tables, result_schema, unmatched_rows
+from watersmeet.spark.decoding.side import Side
 from watersmeet.spark.envelope import collected, joinable
 from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.pipeline import check_frames
@@ -115,11 +116,10 @@ class Lookup:
             yield unmatched_rows(rows.filter(pa.array(unmatched)), self.stream, self.result)
 
 
-def look_up(
-    frames: Mapping[StreamName, DataFrame], on: Predicate | str, *, how: How, structure: Structure
-) -> DataFrame:
+def look_up(sides: Mapping[StreamName, Side], on: Predicate | str, *, how: How, structure: Structure) -> DataFrame:
     """Return what a stream's rows find in a table; see :func:`watersmeet.join`, whose ``window`` is None."""
-    spark, _ = (check_frames({side: frame}) for side, frame in frames.items())
+    spark, _ = (check_frames({side: frame}) for side, frame in sides.items())
+    frames = {side: _frame_of(side, frame) for side, frame in sides.items()}
     stream = _stream_of(frames)
     _check_kind(how, stream)
     check_session(spark)
@@ -192,6 +192,16 @@ def _compressed(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _frame_of(side: StreamName, given: Side) -> DataFrame:
+    if isinstance(given, DataFrame):
+        return given
+    raise SpecificationError(
+        f"window=None, and the {side} side is decoded",
+        "window=None with two DataFrames, of which one is streaming and the other a table to look up",
+        "decode the column with Spark, by from_json or by reading the files, or give a window",
+    )
 
 
 def _stream_of(frames: Mapping[StreamName, DataFrame]) -> StreamName:

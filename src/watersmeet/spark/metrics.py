@@ -49,6 +49,8 @@ class JoinProgress:
     """Rows behind the watermark, which are not joined; ``late="keep"`` gives them."""
     null_rows: int
     """Rows that meet nobody because a null cannot match."""
+    bad_messages: int
+    """Messages that ``decode(…, bad="drop")`` left out."""
     unmatched_rows: int
     """With ``how``: rows that were given because they met nobody."""
     window_rows: int | None

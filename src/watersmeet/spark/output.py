@@ -49,6 +49,7 @@ class Report:
     pairs: int = _column("bigint", Total.DONE)
     late_rows: int = _column("bigint", Total.DONE)
     null_rows: int = _column("bigint", Total.DONE)
+    bad_messages: int = _column("bigint", Total.DONE)
     unmatched_rows: int = _column("bigint", Total.DONE)
     """Rows of preserved sides that it gave because they met nobody."""
     window_rows: int = _column("bigint", Total.HELD)

@@ -17,11 +17,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StringType
 
 from watersmeet.spark.core_ids import core_ids
-from watersmeet.spark.envelope import ENVELOPE, arranger, packer, unpacker
-from watersmeet.spark.event_time import EventTime, with_plain_names
+from watersmeet.spark.decoding.decoder import Decoder
+from watersmeet.spark.decoding.side import Decoded, Side
+from watersmeet.spark.envelope import ENVELOPE, arranger, packer
+from watersmeet.spark.event_time import EventTime
 from watersmeet.spark.late_rows import LATE
 from watersmeet.spark.ordering import ResultOrder, merger
 from watersmeet.spark.output import OUTPUT, REPORT, Total, totals
+from watersmeet.spark.result_files import unpacker
 from watersmeet.spark.routing.contract import Routes
 from watersmeet.spark.schema import ddl, spark_result_schema
 from watersmeet.spark.sequencer import Sequencer
@@ -38,7 +41,7 @@ DEFAULT_CACHE_BYTES: Final = 8 << 30
 
 
 def pipeline(
-    frames: Mapping[StreamName, DataFrame],
+    frames: Mapping[StreamName, Side],
     *,
     streams: Streams,
     times: EventTime,
@@ -57,14 +60,14 @@ def pipeline(
     They have the columns of the streams ``returned``, by default of all. The query's progress shows the metrics under
     ``name``; ``digest`` tells listeners the join that they belong to.
     """
-    timed = {stream: with_plain_names(times.on_stream(frame, stream)) for stream, frame in frames.items()}
     if streams.lateness is None:
-        routed = _sequenced(timed, streams, routes, core_ids)
+        routed = _sequenced(frames, streams, times, routes, core_ids)
     else:
-        packed = (
-            frame.mapInArrow(packer(streams, stream, routes, core_ids, marks_first=keeps_late), ddl(ENVELOPE))
-            for stream, frame in timed.items()
-        )
+        packed = []
+        for stream, side in frames.items():
+            pack = packer(streams, stream, routes, core_ids, decoder=_decoder_of(side), marks_first=keeps_late)
+            envelopes = times.on_stream(side, stream).mapInArrow(pack, ddl(ENVELOPE))
+            packed.append(times.on_packed(envelopes, side, stream))
         routed = times.on_envelopes(_united(packed))
     is_streaming = next(iter(frames.values())).isStreaming
     joined = routed.groupBy("core").transformWithStateInPandas(
@@ -85,15 +88,22 @@ def pipeline(
 
 
 def _sequenced(
-    frames: Mapping[StreamName, DataFrame], streams: Streams, routes: Routes, core_ids: tuple[int, ...]
+    frames: Mapping[StreamName, Side], streams: Streams, times: EventTime, routes: Routes, core_ids: tuple[int, ...]
 ) -> DataFrame:
     """Return envelopes of rows that have been numbered, for a count window."""
     arranged = _united(
-        frame.mapInArrow(arranger(streams, stream, core_ids[0]), ddl(ENVELOPE)) for stream, frame in frames.items()
+        times.on_stream(side, stream).mapInArrow(
+            arranger(streams, stream, core_ids[0], _decoder_of(side)), ddl(ENVELOPE)
+        )
+        for stream, side in frames.items()
     )
     return arranged.groupBy("core").transformWithStateInPandas(
         Sequencer(streams, routes, core_ids), outputStructType=ddl(ENVELOPE), outputMode="Append", timeMode="None"
     )
+
+
+def _decoder_of(side: Side) -> Decoder | None:
+    return side.decoder if isinstance(side, Decoded) else None
 
 
 def _united(frames: Iterable[DataFrame]) -> DataFrame:
@@ -121,13 +131,13 @@ def _observed(joined: DataFrame, name: str, digest: str) -> DataFrame:
 # --- checks and settings of all joins -------------------------------------------------------------------------------
 
 
-def check_frames(frames: Mapping[StreamName, DataFrame]) -> SparkSession:
+def check_frames(frames: Mapping[StreamName, Side]) -> SparkSession:
     """Return the session of the DataFrames; raise unless all are streaming or all are batch."""
     for stream, frame in frames.items():
-        if not isinstance(frame, DataFrame):
+        if not isinstance(frame, Side):
             raise SpecificationError(
                 f"{stream} is a {type(frame).__module__.partition('.')[0]} {type(frame).__name__}",
-                "a Spark DataFrame, streaming or batch",
+                "a Spark DataFrame, streaming or batch, or what wm.decode returns",
                 "make it one with spark.createDataFrame(…), or join tables in this process with wm.StreamJoin",
             )
     modes = {stream: "streaming" if frame.isStreaming else "batch" for stream, frame in frames.items()}

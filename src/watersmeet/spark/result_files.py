@@ -3,7 +3,7 @@
 The unpacker is the next operator of the same task, but runs in another Python worker. As blobs the results would go to
 the JVM and back to Python before they become columns: twice more through a socket, and copied in the JVM. So the join
 writes them into Spark's scratch folder and sends the file's name. The unpacker maps the file and removes it. Its pages
-are hardly ever written to the disk.
+are hardly ever written to the disk. Results are not validated, because no kernel reads them.
 
 A file belongs to one attempt of one task. If that fails, or its reader stops early, the file stays behind. So files
 that are too old to be awaited are removed with every new one. Together files have a limit, which a full disk lowers.
@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from watersmeet.spark.gc_freeze import freeze_once
 from watersmeet.spark.scratch import room_on_disk, scratch_folder
 
-__all__ = ["read_results", "write_results"]
+__all__ = ["read_results", "unpacker", "write_results"]
 
 FOLDER: Final = "watersmeet-pairs"
 ABANDONED_SECONDS: Final = 3600.0
@@ -76,3 +78,18 @@ def _held_bytes(folder: Path) -> int:
             else:
                 held += path.stat().st_size
     return held
+
+
+def unpacker() -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that turns results, which come as blobs and files, into columns: those a core gave."""
+
+    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob, file in zip(batch.column("blob"), batch.column("file"), strict=True):
+                if blob.is_valid:
+                    yield from pa.ipc.open_stream(blob.as_buffer())
+                if file.is_valid:
+                    yield from read_results(file.as_py())
+        freeze_once("unpack")
+
+    return unpack

@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 from watersmeet.spec.errors import SchemaError
 from watersmeet.spec.expression import StreamName
 
-__all__ = ["Columns", "arrow_schema", "ddl", "spark_result_schema"]
+__all__ = ["Columns", "arrow_schema", "ddl", "spark_result_schema", "spark_schema"]
 
 Columns = dict[str, str]
 """Names of columns, and their Spark types."""
@@ -33,11 +33,26 @@ SIMPLE: Final[dict[type[spark.DataType], pa.DataType]] = {
     spark.DayTimeIntervalType: pa.duration("us"),
     spark.NullType: pa.null(),
 }
+ALIKE: Final[tuple[tuple[Callable[[pa.DataType], bool], type[spark.DataType]], ...]] = (
+    (pa.types.is_uint8, spark.ShortType),
+    (pa.types.is_uint16, spark.IntegerType),
+    (pa.types.is_uint32, spark.LongType),
+    (pa.types.is_large_string, spark.StringType),
+    (pa.types.is_large_binary, spark.BinaryType),
+    (pa.types.is_date, spark.DateType),
+    (pa.types.is_duration, spark.DayTimeIntervalType),
+)
+"""Further Arrow types, all of whose values Spark has in a type of its own."""
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """Return the Arrow schema for rows of a DataFrame with ``schema``."""
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name)) for field in schema.fields])
+
+
+def spark_schema(schema: pa.Schema) -> spark.StructType:
+    """Return the Spark schema for rows of an Arrow schema; unsigned numbers get a wider type."""
+    return spark.StructType([spark.StructField(field.name, _spark_type(field.type, field.name)) for field in schema])
 
 
 def ddl(columns: Columns) -> str:
@@ -85,4 +100,28 @@ def _arrow_type(given: spark.DataType, column: str) -> pa.DataType:
         f"column {column!r} has the Spark type {given.simpleString()}",
         "numbers, decimals, strings, binaries, booleans, dates, timestamps, intervals, arrays, maps, structs",
         "drop or cast the column before the join",
+    )
+
+
+def _spark_type(given: pa.DataType, column: str) -> spark.DataType:
+    for its, own in SIMPLE.items():
+        if given == own:
+            return its()
+    for holds, its in ALIKE:
+        if holds(given):
+            return its()
+    if pa.types.is_timestamp(given):
+        return spark.TimestampNTZType() if given.tz is None else spark.TimestampType()
+    if pa.types.is_decimal128(given):
+        return spark.DecimalType(given.precision, given.scale)
+    if pa.types.is_list(given) or pa.types.is_large_list(given):
+        return spark.ArrayType(_spark_type(given.value_type, column))
+    if pa.types.is_map(given):
+        return spark.MapType(_spark_type(given.key_type, column), _spark_type(given.item_type, column))
+    if pa.types.is_struct(given):
+        return spark.StructType([spark.StructField(field.name, _spark_type(field.type, column)) for field in given])
+    raise SchemaError(
+        f"column {column!r} has the Arrow type {given}",
+        "numbers, decimals, strings, binaries, booleans, dates, timestamps, durations, lists, maps, structs",
+        "leave the column out, or name a type that Spark has",
     )

@@ -50,7 +50,7 @@ class Sequencer(StatefulProcessor):
         saved = self._counts.get()
         names = list(self._streams.schemas)
         first = dict(zip(names, [0] * len(names) if saved is None else map(int, saved[0]), strict=True))
-        arrived = self._in_order(rows)
+        arrived, bad_messages = self._in_order(rows)
         sizes = {stream: batch.num_rows for stream, batch in arrived.items()}
         counts = count_arrivals(sizes, self._streams.moments(arrived), first)
         totals = {stream: first[stream] + size for stream, size in sizes.items()}
@@ -60,16 +60,17 @@ class Sequencer(StatefulProcessor):
             keep, nulls = joinable(self._streams, stream, batch)
             if stream in router.preserved and not keep.all():
                 core = self._core_ids[router.lone_core(sum(first.values()))]
-                yield _rows(core, stream, 0, (totals, live), to_blobs(keep_rows(batch, ~keep)), lone=True)
+                yield _rows(core, stream, (0, 0), (totals, live), to_blobs(keep_rows(batch, ~keep)), lone=True)
             kept = {other: before[keep] for other, before in counts[stream].items()}
             whole = Envelope(keep_rows(batch, keep), None, kept)
             for core, envelope in envelopes(stream, router, whole, first[stream]):
-                yield _rows(self._core_ids[core], stream, 0, (totals, live), seal(envelope))  # a core's only ones
+                yield _rows(self._core_ids[core], stream, (0, 0), (totals, live), seal(envelope))  # a core's only ones
             for core in (
                 *(self._core_ids[core] for core in router.table.cores),
                 KEEPER,
             ):  # each hears of every micro-batch
-                yield _rows(core, stream, nulls, (totals, live), pa.nulls(1, pa.binary()))
+                lost, bad_messages[stream] = (nulls, bad_messages[stream]), 0
+                yield _rows(core, stream, lost, (totals, live), pa.nulls(1, pa.binary()))
                 nulls = 0
         self._counts.update((list(totals.values()),))
         freeze_once("number")
@@ -77,38 +78,46 @@ class Sequencer(StatefulProcessor):
     def close(self) -> None:
         """Nothing to close: Spark owns the state."""
 
-    def _in_order(self, frames: Iterator[pd.DataFrame]) -> dict[StreamName, pa.RecordBatch]:
-        """Return each stream's rows in the order of arrival."""
+    def _in_order(
+        self, frames: Iterator[pd.DataFrame]
+    ) -> tuple[dict[StreamName, pa.RecordBatch], dict[StreamName, int]]:
+        """Return each stream's rows in the order of arrival, and how many bad messages were left out."""
         schemas = self._streams.schemas
         parts: dict[StreamName, list[tuple[int, pa.RecordBatch]]] = {stream: [] for stream in schemas}
+        lost = dict.fromkeys(schemas, 0)
         for frame in frames:
-            for stream, part, blob in zip(frame["stream"], frame["part"], frame["blob"], strict=True):
+            columns = (frame[name] for name in ("stream", "part", "bad_messages", "blob"))
+            for stream, part, bad_messages, blob in zip(*columns, strict=True):
+                lost[stream] += int(bad_messages)
                 if blob is not None:
                     parts[stream].append((part, open_blob(blob, schemas[stream]).rows))
         ordered = {}
         for stream, some in parts.items():
             batches = [rows for _, rows in sorted(some, key=lambda item: item[0])]
             ordered[stream] = one_batch(pa.Table.from_batches(batches, schemas[stream]))
-        return ordered
+        return ordered, lost
 
 
 def _rows(
     core: int,
     stream: StreamName,
-    nulls: int,
+    lost: tuple[int, int],
     known: tuple[Mapping[StreamName, int], tuple[int, int]],
     blobs: pa.BinaryArray,
     *,
     lone: bool = False,
 ) -> pd.DataFrame:
-    """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations."""
+    """Return rows of ``ENVELOPE``; ``known`` are the streams' counts and the live generations.
+
+    ``lost`` says how many null rows and bad messages were left out.
+    """
     totals, live = known
     counts = [list(totals.values())] * len(blobs)
     values = (
         core,
         stream,
         np.arange(len(blobs)),
-        nulls,
+        *lost,
         counts,
         *live,
         lone,

@@ -21,9 +21,11 @@ from watersmeet.spec.typing import check_depth
 from watersmeet.spec.window import CountWindow, CountWindows, TimeWindow, TimeWindows
 
 __all__ = [
+    "BadMessages",
     "Balance",
     "How",
     "Late",
+    "MessageFormat",
     "ResultForm",
     "Strategy",
     "Structure",
@@ -52,6 +54,8 @@ StructureName = Literal["scan", "hash", "rap_table", "wib_tree", "bi_sort"]
 Structure = Literal["auto"] | StructureName
 Strategy = Literal["auto", "circular", "stashed"]
 Balance = Literal["auto", "off"]
+MessageFormat = Literal["json", "arrow", "parquet"]
+BadMessages = Literal["error", "drop"]
 
 CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "how": get_args(How),
@@ -62,6 +66,8 @@ CHOICES: Final[Mapping[str, tuple[str | None, ...]]] = {
     "structure": ("auto", *get_args(StructureName)),
     "strategy": get_args(Strategy),
     "balance": get_args(Balance),
+    "format": get_args(MessageFormat),
+    "bad": get_args(BadMessages),
 }
 """Options that are one of a few; all others are numbers."""
 SPARKS_NAMES: Final[Mapping[str, How]] = {

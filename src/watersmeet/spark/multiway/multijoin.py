@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.multiway.plan import plan_streams
 from watersmeet.spark.balancing import tables_of
 from watersmeet.spark.core_processor import CoreOptions
+from watersmeet.spark.decoding.side import Side
 from watersmeet.spark.event_time import event_time
 from watersmeet.spark.identity import join_identity
 from watersmeet.spark.late_rows import LateRows
@@ -28,7 +29,7 @@ __all__ = ["multijoin"]
 
 
 def multijoin(
-    streams: Mapping[StreamName, DataFrame],
+    streams: Mapping[StreamName, Side],
     on: Predicate | str,
     window: Window | Windows,
     *,
@@ -51,7 +52,8 @@ def multijoin(
     Parameters
     ----------
     streams
-        Two to eight DataFrames by name. One without a watermark gets one on its timestamp, with the window's lateness.
+        Two to eight DataFrames by name, or what ``decode`` returns. One without a watermark gets one on its timestamp,
+        with the window's lateness.
     on
         Spark SQL text over the streams' names, or a predicate such as ``equal("a.k", "b.k") & band("b.x", "c.x", 5)``.
         Its conditions have to connect all streams.
