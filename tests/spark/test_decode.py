@@ -332,14 +332,14 @@ def test_what_decode_refuses(spark: SparkSession, tmp_path: Path) -> None:
             wm.decode(frame, **given)  # type: ignore[arg-type]
     with pytest.raises(wm.SpecificationError, match="decode was given a pyarrow Table"):
         wm.decode(pa.table({"value": [b""]}), **good)  # type: ignore[arg-type]
-    with pytest.raises(wm.SpecificationError, match="a watermark on ts"):
-        wm.decode(frame.withWatermark("ts", "1 second"), **good)
     side = wm.decode(frame, **good)
     assert isinstance(side, Decoded)
     with pytest.raises(wm.SpecificationError, match="window=None, and the left side is decoded"):
         wm.join(side, frame, "left.k = right.n", None)
     (tmp_path / "rows").mkdir()
     rows = spark.readStream.schema("value binary, k long, ts timestamp").parquet(str(tmp_path / "rows"))
+    with pytest.raises(wm.SpecificationError, match="the DataFrame of decode has a watermark on ts"):
+        wm.decode(rows.withWatermark("ts", "1 second"), **good)
     window = wm.time_window("1 second", ts="ts")
     with pytest.raises(wm.SpecificationError, match="'ts' of the left stream has the Spark type timestamp_ntz"):
         wm.join(wm.decode(rows, schema="ts timestamp_ntz, k long"), rows, wm.equal("k"), window)
