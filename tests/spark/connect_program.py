@@ -17,6 +17,9 @@ import watersmeet as wm
 from streams import committed, ids, run, stream
 from watersmeet.spark.java import find_java
 
+MICROSECONDS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+"""By default ``to_json`` writes milliseconds."""
+
 
 def main(left: str, right: str, on: str, seconds: str) -> None:
     """Join two folders of files."""
@@ -30,7 +33,7 @@ def main(left: str, right: str, on: str, seconds: str) -> None:
     table = tempfile.mkdtemp()
     run(wm.join(stream(spark, left), spark.read.parquet(right), on, None), table)
     decoded = tempfile.mkdtemp()
-    messages = stream(spark, left).select(F.to_json(F.struct("*")).alias("value"))
+    messages = stream(spark, left).select(F.to_json(F.struct("*"), MICROSECONDS).alias("value"))
     side = wm.decode(messages, schema="id bigint, ts timestamp, k bigint")
     run(wm.join(side, stream(spark, right), on, window), decoded)
     batch = wm.join(spark.read.parquet(left), spark.read.parquet(right), on, window)

@@ -35,7 +35,7 @@ TIMES = (
     "((l.ts >= r.ts AND l.ts <= r.ts + INTERVAL 2500 MILLISECONDS)"
     " OR (l.ts < r.ts AND r.ts <= l.ts + INTERVAL 4 SECONDS))"
 )
-ROWS, BATCHES = 150, 4
+ROWS, BATCHES = 150, 3
 
 
 def tables(seed: int, first_id: int = 0, step: int = 5 * SECOND) -> list[pa.Table]:
@@ -132,7 +132,7 @@ def compared(
         query = run(pairs, home / name)
         found.append((results(spark, home / name), told(query)))
     assert found[0] == found[1]
-    assert len(found[0][0]) > 100
+    assert len(found[0][0]) > 20
     return found[0][0]
 
 
@@ -166,17 +166,16 @@ def test_batches_equal_spark_sql(spark: SparkSession, sides: Callable[[str, str]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("forms", [("arrow", "json"), ("rows", "json"), ("parquet", "rows"), ("json", "json")], ids=str)
 @pytest.mark.parametrize(
-    "options",
+    ("forms", "options"),
     [
-        {"how": "full"},
-        {"how": "anti", "order": "outer"},
-        {"late": "keep", "how": "left"},
-        {"window": replace(WINDOW, idle=timedelta(seconds=3))},
-        {"window": wm.count_window(200, order_by="ts")},
-        {"window": wm.count_window(left=70, right=90), "how": "full"},
-        {"routing": "broadcast", "order": "inner"},
+        (("rows", "json"), {"how": "full"}),
+        (("json", "arrow"), {"how": "anti", "order": "outer"}),
+        (("parquet", "json"), {"late": "keep", "how": "left"}),
+        (("json", "rows"), {"window": replace(WINDOW, idle=timedelta(seconds=3))}),
+        (("arrow", "parquet"), {"window": wm.count_window(200, order_by="ts")}),
+        (("json", "rows"), {"window": wm.count_window(left=70, right=90), "how": "full"}),
+        (("parquet", "arrow"), {"routing": "broadcast", "order": "inner"}),
     ],
     ids=str,
 )
@@ -211,7 +210,7 @@ def test_a_query_may_change_from_rows_to_messages_and_back(
     messages, right = tmp_path / "messages", tmp_path / "right"
     for folder in (messages, right):
         folder.mkdir(parents=True)
-    for number, form in enumerate(("spark", "packer", "spark", "packer")):
+    for number, form in enumerate(("spark", "packer", "spark")):
         write_files(messages, [json_of(LEFT[number])])
         write_files(right, [RIGHT[number]])
         source = stream(spark, messages)
@@ -333,14 +332,14 @@ def test_what_decode_refuses(spark: SparkSession, tmp_path: Path) -> None:
             wm.decode(frame, **given)  # type: ignore[arg-type]
     with pytest.raises(wm.SpecificationError, match="decode was given a pyarrow Table"):
         wm.decode(pa.table({"value": [b""]}), **good)  # type: ignore[arg-type]
-    with pytest.raises(wm.SpecificationError, match="a watermark on ts"):
-        wm.decode(frame.withWatermark("ts", "1 second"), **good)
     side = wm.decode(frame, **good)
     assert isinstance(side, Decoded)
     with pytest.raises(wm.SpecificationError, match="window=None, and the left side is decoded"):
         wm.join(side, frame, "left.k = right.n", None)
     (tmp_path / "rows").mkdir()
     rows = spark.readStream.schema("value binary, k long, ts timestamp").parquet(str(tmp_path / "rows"))
+    with pytest.raises(wm.SpecificationError, match="the DataFrame of decode has a watermark on ts"):
+        wm.decode(rows.withWatermark("ts", "1 second"), **good)
     window = wm.time_window("1 second", ts="ts")
     with pytest.raises(wm.SpecificationError, match="'ts' of the left stream has the Spark type timestamp_ntz"):
         wm.join(wm.decode(rows, schema="ts timestamp_ntz, k long"), rows, wm.equal("k"), window)

@@ -15,7 +15,7 @@ REPORTED = (
     "core int, rows_in bigint, pairs bigint, late_rows bigint, null_rows bigint, unmatched_rows bigint, "
     "window_rows bigint, state_bytes bigint, runs int, runs_remembered int, runs_mapped int, runs_read int, "
     "busy_seconds double, work_seconds double, generation bigint, oldest bigint, newest_bytes string, groups string, "
-    "given_elsewhere bigint"
+    "given_elsewhere bigint, bad_messages bigint"
 )
 
 
@@ -26,7 +26,7 @@ def test_what_a_core_reports_is_what_it_always_has() -> None:
 
 
 def test_what_progress_adds_up() -> None:
-    assert totals(Total.DONE) == ["rows_in", "pairs", "late_rows", "null_rows", "unmatched_rows"]
+    assert totals(Total.DONE) == ["rows_in", "pairs", "late_rows", "null_rows", "unmatched_rows", "bad_messages"]
     assert totals(Total.HELD) == ["window_rows", "state_bytes"]
 
 

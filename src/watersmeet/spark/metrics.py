@@ -23,7 +23,9 @@ from watersmeet.spec.options import check_name
 __all__ = ["Balanced", "JoinProgress", "join_name", "metrics", "observations"]
 
 FIRST: Final = "watersmeet"
-FIELDS: Final = frozenset({"cores", "balance", "waiting_for", "join", *totals(Total.DONE), *totals(Total.HELD)})
+LATER: Final = frozenset({"bad_messages"})
+"""What the progress of an earlier version, which may be read from a file, does not have: it is 0 then."""
+FIELDS: Final = frozenset({"cores", "balance", "waiting_for", "join", *totals(Total.DONE), *totals(Total.HELD)}) - LATER
 
 _numbers = itertools.count(1)
 
@@ -101,8 +103,9 @@ def observations(progress: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(shown: Mapping[str, Any]) -> JoinProgress:
     balance = shown["balance"]
+    numbers = {name: shown[name] for name in (*totals(Total.DONE), *totals(Total.HELD)) if name in shown}
     return JoinProgress(
-        **{name: shown[name] for name in (*totals(Total.DONE), *totals(Total.HELD))},
+        **(dict.fromkeys(LATER, 0) | numbers),
         waiting_for=shown["waiting_for"],
         balance=Balanced(balance["generation"], tuple(balance["decisions"])),
         cores=tuple(Report.read(core) for core in shown["cores"] if core is not None),

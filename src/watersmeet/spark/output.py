@@ -49,7 +49,6 @@ class Report:
     pairs: int = _column("bigint", Total.DONE)
     late_rows: int = _column("bigint", Total.DONE)
     null_rows: int = _column("bigint", Total.DONE)
-    bad_messages: int = _column("bigint", Total.DONE)
     unmatched_rows: int = _column("bigint", Total.DONE)
     """Rows of preserved sides that it gave because they met nobody."""
     window_rows: int = _column("bigint", Total.HELD)
@@ -71,6 +70,8 @@ class Report:
     """What :class:`~watersmeet.balance.loads.GroupReport` reads."""
     given_elsewhere: int = _column("bigint")
     """Results that it found and another core gives, because owners of groups have changed."""
+    bad_messages: int = _column("bigint", Total.DONE)
+    """Messages of decoded sides that were left out; earlier versions have no such number."""
 
     @classmethod
     def read(cls, shown: Mapping[str, Any]) -> Self:
