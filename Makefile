@@ -12,7 +12,7 @@ export NO_MKDOCS_2_WARNING := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-all check lint types imports
 .PHONY: soak mutants coverage docs
-.PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark bench-papers format clean
+.PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark bench-peers bench-papers format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ bench-cluster: $(READY) ## Measure balance on many machines, in a model
 
 bench-spark: $(READY) ## Measure the join on Spark
 	$(call BENCH,spark)
+
+bench-peers: $(READY) ## Measure the same joins with Flink, Pathway, Spark, DuckDB and Polars (installs the first two, 1.5 GB)
+	$(call BENCH,peers)
 
 bench-papers: $(READY) ## Draw the papers' figures, ours beside theirs; run what has no result yet (ONLY="splitjoin panjoin/13a")
 	$(call BENCH,papers)

@@ -17,13 +17,15 @@ import psutil
 
 __all__ = ["Worker"]
 
+HERE: Final = Path(__file__).parents[1]
 SEARCH_PATH: Final = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
 
 
 class Worker:
     """A module that runs in a fresh process; it imports what this one would, but the package from ``tree`` if given.
 
-    ``python -m MODULE NAME TASK`` prints its answers; it ends when there is nothing more to read.
+    ``python -m MODULE NAME TASK`` prints its answers; it ends when there is nothing more to read. ``python`` is that of
+    another environment: it runs the module's file and finds nothing of this one's.
     """
 
     def __init__(
@@ -33,14 +35,18 @@ class Worker:
         task: Mapping[str, object],
         environment: Mapping[str, str],
         tree: Path | None = None,
+        *,
+        python: Path | None = None,
     ) -> None:
         self._name = name
         self._package = tree and (tree / "watersmeet").resolve()
         path = SEARCH_PATH if tree is None else os.pathsep.join((str(tree.resolve()), SEARCH_PATH))
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the worker
+        file = Path(*module.split(".")).with_suffix(".py")
+        start = [sys.executable, "-m", module] if python is None else [str(python), "-I", str(HERE / file)]
         self._process = subprocess.Popen(  # noqa: S603 -- our own module
-            [sys.executable, "-m", module, name, json.dumps(task)],
-            env={**os.environ, **environment, "PYTHONPATH": path},
+            [*start, name, json.dumps(task)],
+            env={**os.environ, **environment, "PYTHONPATH": path if python is None else ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -56,13 +62,13 @@ class Worker:
         assert self._process.stdin is not None, "opened as a pipe"
         assert self._process.stdout is not None, "opened as a pipe"
         if error is not None:
-            self._kill()
+            self.kill()
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
         self._errors.close()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         """Kill the process with all that it has started, a JVM for one."""
         with suppress(psutil.NoSuchProcess):  # ended by itself
             process = psutil.Process(self._process.pid)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.experiment import Context, Experiment
-from benchmarks.experiments import cluster, engine, kernels, multiway, spark
+from benchmarks.experiments import cluster, engine, kernels, multiway, peers, spark
 from benchmarks.machine import load_average, machine_facts
 from benchmarks.plots import draw
 from benchmarks.report import Progress, Result, format_goal, say, show_table, write_json
@@ -47,6 +47,10 @@ SUITES: Final = {
     "spark": Suite(
         "the join on Spark against an empty pipeline and Spark's own join, on two cores",
         spark.EXPERIMENTS,
+    ),
+    "peers": Suite(
+        "the same joins with Flink, Pathway, Spark, DuckDB and Polars, each in an environment made for it",
+        peers.EXPERIMENTS,
     ),
 }
 

@@ -8,6 +8,7 @@ from benchmarks.experiments.spark import (
     growth,
     hot_key,
     kinds,
+    nexmark,
     small_batches,
     spark_join,
     speed,
@@ -29,6 +30,7 @@ MODULES: Final = (
     hot_key,
     cluster_delay,
     workers,
+    nexmark,
 )
 EXPERIMENTS: Final[dict[str, Experiment]] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 """By name, in the order in which they run."""
