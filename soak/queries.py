@@ -224,7 +224,7 @@ class _Places:
     def python_workers(self, place: str) -> list[int]:
         if place == LOCAL:
             return self.driver(place).python_workers()
-        return [pid for worker in self._started().workers for pid in worker.started("pyspark.daemon")]
+        return [pid for worker in self._started().workers for pid in worker.started("pyspark.worker")]
 
     def leave(self, place: str) -> None:
         """Stop the driver of one place, so that the machine need not carry two."""

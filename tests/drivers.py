@@ -68,7 +68,7 @@ class Driver:
 
     def python_workers(self) -> list[int]:
         """Return all Python workers, and the daemons that they were forked from."""
-        return self._started("pyspark.daemon")
+        return self._started("pyspark.worker")
 
     def stop(self) -> None:
         assert self._process.stdin is not None

@@ -18,7 +18,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 Pairs = Counter[tuple[int, int]]
 FIRST_WRITTEN: Final = 1_700_000_000
-PATIENT: Final = {"spark.python.authenticate.socketTimeout": "120s", "spark.network.timeout": "600s"}
+PATIENT: Final = {
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.network.timeout": "600s",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # few rows: better code would not pay for its making
+}
 """Settings of a session whose tests are right on a busy machine too."""
 TOO_SLOW: Final = "Python worker failed to connect back"
 """What a query fails with when its first Python process takes ten seconds to start, which no setting changes."""
