@@ -11,7 +11,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long test-all check lint types imports
-.PHONY: soak mutants coverage docs
+.PHONY: soak mutants coverage docs dist matrix
 .PHONY: bench-kernels bench-engine bench-multiway bench-cluster bench-spark bench-peers bench-papers format clean
 
 help: ## Show this list
@@ -50,6 +50,14 @@ coverage: $(READY) ## Run the kernels' tests uncompiled and show which branches 
 docs: $(READY) ## Build the documentation site into build/site, strictly, and check its links
 	@$(BIN)/mkdocs build --strict --quiet
 	@$(BIN)/python -m docsite.links build/site
+
+dist: $(READY) ## Build wheel and source archive into dist/, from one commit always the same bytes
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --quiet
+	@$(BIN)/pip hash dist/*
+
+matrix: dist ## Run tests with each PySpark under each Python, from the wheel (ONLY="4.1-3.12 4.3-3.13")
+	@$(BIN)/python -m matrix $(if $(ONLY),--only $(ONLY))
 
 lint: $(READY) ## Check format and lint (ruff)
 	@$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""MkDocs' hook: pages at the repository's root join the site, and links between files become links between pages.
+"""MkDocs' hook: pages outside `docs/` join the site, and links between files become links between pages.
 
 A document's links name files of the repository, so that they also work where the repository itself is read. Here they
 are resolved as such: a page is linked as a page, and of a file that is none only the link's text stays.
@@ -15,6 +15,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docsite.notebooks import page_of
+
 __all__ = ["on_files", "on_page_content", "on_page_markdown"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -24,8 +26,9 @@ PAGES_OF: Final = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
     "SECURITY.md": "project/security.md",
+    "examples/first_join.ipynb": "guides/first-join.md",
 }
-"""Files at the root, and the pages that they become."""
+"""Files outside ``docs/``, and the pages that they become."""
 FILES_OF: Final = {page: file for file, page in PAGES_OF.items()}
 LLMS: Final = "llms.txt"
 LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
@@ -36,9 +39,14 @@ ROLE: Final = re.compile(r":(?:meth|class|func|mod):<code>~?([^<]*)</code>")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files at the repository's root."""
+    """Add the files outside ``docs/``."""
     for name, page in PAGES_OF.items():
-        files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+        content = (ROOT / name).read_text(encoding="utf-8")
+        if name.endswith(".ipynb"):
+            content, pictures = page_of(content, posixpath.basename(page).removesuffix(".md"))
+            for picture, drawn in pictures.items():
+                files.append(File.generated(config, posixpath.join(posixpath.dirname(page), picture), content=drawn))
+        files.append(File.generated(config, page, content=content))
     linked = _linked((ROOT / LLMS).read_text(encoding="utf-8"), LLMS, LLMS)
     by_source = re.sub(r"\(([^)\s]+\.md)\)", lambda found: f"({_url(files, found[1])})", linked)
     files.append(File.generated(config, LLMS, content=by_source))

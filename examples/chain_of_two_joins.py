@@ -57,12 +57,10 @@ def main() -> None:
             .start()
         )
         query.awaitTermination()
-        given = {
-            join: sum(wm.metrics(progress)[join].pairs for progress in query.recentProgress)
-            for join in ("paid", "sent")
-        }
-        print(given)
-        print("sent:", sorted(row.id for row in spark.read.parquet(f"{home / 'sent'}").select("id").collect()))
+        for join in ("paid", "sent"):
+            print(f"{join}: {sum(wm.metrics(progress)[join].pairs for progress in query.recentProgress)} pairs")
+        found = spark.read.parquet(f"{home / 'sent'}").select("id").collect()
+        print("orders sent in time:", sorted(row.id for row in found))
     spark.stop()
 
 

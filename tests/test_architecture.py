@@ -63,7 +63,7 @@ def test_members_that_documents_name_are_defined() -> None:
 def names() -> set[str]:
     """Return what the repository's code calls anything: functions, arguments, attributes, folders, options in text."""
     known: set[str] = set()
-    for folder in ("src", "tests", "benchmarks", "docsite", "examples", "soak", "mutants"):
+    for folder in ("src", "tests", "benchmarks", "docsite", "examples", "soak", "mutants", "matrix"):
         for path in (ROOT / folder).rglob("*.py"):
             known.update((path.stem, *path.relative_to(ROOT).parts))
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

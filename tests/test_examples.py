@@ -13,7 +13,7 @@ PRINTED = {
     "in_process_service": "114 pairs; the same as without a crash: True",
     "band_join_of_folders": "first start: 21961 pairs\nsecond start: 32961 pairs",
     "outer_join_with_late_rows": "paid: [1, 3, 4, 5]\nnever paid in time: [2]\nlate payments: [2]",
-    "chain_of_two_joins": "{'paid': 3, 'sent': 2}\nsent: [1, 3]",
+    "chain_of_two_joins": "paid: 3 pairs\nsent: 2 pairs\norders sent in time: [1, 3]",
 }
 SHORT = {"in_process_service"}
 """Those that need no Spark."""
