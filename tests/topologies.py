@@ -17,7 +17,7 @@ import pytest
 
 import oracle
 import watersmeet as wm
-from watersmeet.engine import threads
+from watersmeet.engine import team, threads
 from watersmeet.spec.options import TopologyName
 from watersmeet.spec.sql import parse_predicate
 from watersmeet.spec.window import Window
@@ -109,6 +109,7 @@ def small_windows() -> Iterator[None]:
         patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_PROBES", 2)
         patch.setattr("watersmeet.engine.topologies.panjoin.LEAST_STRETCH", 2)
         patch.setattr("watersmeet.engine.topologies.panjoin.LONG_SCAN", 8)
+        patch.setattr("watersmeet.engine.team.LEAST_ROWS", 2)
         patch.setattr("watersmeet.engine.topologies.stretch.SMALLEST_WINDOW", 3)
         patch.setattr("watersmeet.engine.topologies.low_latency_handshake.EPOCH_BLOCKS", 2)
         yield
@@ -128,6 +129,7 @@ def disturbed(seed: int, first_lane: int | None = None) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "disturbance", disturb)
+        patch.setattr(team, "shaken", seed + 1)
         yield
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from watersmeet.kernels.gather import gather_values
+from watersmeet.kernels.gather import gather_stretch, gather_values
+from watersmeet.kernels.team import ALONE
 
 WIDTHS = [1, 2, 3, 4, 8, 16, 20]
 MARGIN = 32
@@ -34,10 +35,12 @@ def test_oracle_values_of_any_width_and_any_pieces(shift: int, pieces: Pieces) -
     targets = [np.full(shift + total * width + MARGIN, 7, np.uint8) for width in WIDTHS]
     addresses = [[piece.ctypes.data + shift for piece in column] for column in memory]
     gather_values(
-        np.array(addresses, np.int64).reshape(len(WIDTHS), len(pieces)),
+        ALONE,
+        gather_stretch(),
+        np.array(addresses, np.int64).reshape(-1),
         sizes,
         np.array(WIDTHS, np.int64),
-        np.concatenate([np.empty(0, np.int32), *rows]),
+        np.array([some.ctypes.data for some in rows], np.int64),
         ends,
         np.array([target.ctypes.data + shift for target in targets], np.int64),
     )
@@ -52,4 +55,6 @@ def test_oracle_values_of_any_width_and_any_pieces(shift: int, pieces: Pieces) -
 
 def test_no_columns_are_gathered_too() -> None:
     nothing = np.empty(0, np.int64)
-    gather_values(np.empty((0, 1), np.int64), np.array([3]), nothing, np.zeros(2, np.int32), np.array([2]), nothing)
+    rows = np.zeros(2, np.int32)
+    at = np.array([rows.ctypes.data])
+    gather_values(ALONE, gather_stretch(), nothing, np.array([3]), nothing, at, np.array([2]), nothing)

@@ -11,18 +11,24 @@ from hypothesis import strategies as st
 
 from drawn_keys import INT64 as LIMIT
 from drawn_keys import KEYS
+from watersmeet.arrays import Int64s
 from watersmeet.kernels import keys as kernels
+from watersmeet.kernels.team import ALONE
 
 ENDS = [LIMIT.min, LIMIT.min + 1, LIMIT.min + 7, -8, -1, 0, 1, 8, LIMIT.max - 7, LIMIT.max - 1, LIMIT.max]
 NANS = [0x7FF0000000000001, 0x7FF8000000000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000, -1, -0xFFFFFFFFFFFFF]
+
+
+def shift_ranges(key: Int64s, low: int | None, high: int | None) -> tuple[Int64s, Int64s, int]:
+    move = low or 0, low is not None, high or 0, high is not None
+    return kernels.shift_ranges(ALONE, kernels.shift_stretch(), key, *move)
 
 
 @pytest.mark.parametrize("low", [None, *ENDS])
 @pytest.mark.parametrize("high", [None, *ENDS])
 def test_a_range_is_cut_to_int64_and_empty_beyond_it(low: int | None, high: int | None) -> None:
     key = np.array(ENDS, np.int64)
-    lo, hi = np.empty_like(key), np.empty_like(key)
-    empty = kernels.shift_ranges(key, low or 0, low is not None, high or 0, high is not None, lo, hi)
+    lo, hi, empty = shift_ranges(key, low, high)
     beyond = 0
     for own, first, last in zip(ENDS, lo.tolist(), hi.tolist(), strict=True):
         begin = LIMIT.min if low is None else own + low
@@ -103,8 +109,7 @@ def test_oracle_bits_of_any_two_floats(a: float, b: float) -> None:
 @given(key=st.lists(KEYS, max_size=9), low=KEYS | st.none(), high=KEYS | st.none())
 def test_oracle_shifted_ranges(key: list[int], low: int | None, high: int | None) -> None:
     """Where both ends are beyond int64, or change places, no key is found; else all between them, and no other."""
-    lo, hi = np.empty((2, len(key)), np.int64)
-    kernels.shift_ranges(np.array(key, np.int64), low or 0, low is not None, high or 0, high is not None, lo, hi)
+    lo, hi, _ = shift_ranges(np.array(key, np.int64), low, high)
     for own, first, last in zip(key, lo.tolist(), hi.tolist(), strict=True):
         begin, end = LIMIT.min if low is None else own + low, LIMIT.max if high is None else own + high
         for other in {LIMIT.min, LIMIT.max, own, *(min(max(at, LIMIT.min), LIMIT.max) for at in (begin, end))}:

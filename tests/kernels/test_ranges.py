@@ -25,8 +25,8 @@ def padded(values: list[int]) -> sorted_keys.Int64s:
 
 
 def levels(run: sorted_keys.Int64s, size: int) -> tuple[sorted_keys.Int64s, sorted_keys.Int64s]:
-    index = sorted_keys.sample_keys(run, size)
-    return index, sorted_keys.sample_keys(index, len(index) - sorted_keys.LINE)
+    index = padded(run[0 : size : sorted_keys.LINE].tolist())
+    return index, padded(index[: -sorted_keys.LINE : sorted_keys.LINE].tolist())
 
 
 def found_by_both(

@@ -79,11 +79,7 @@ def test_a_part_of_the_rows_is_sorted_and_equal_ones_keep_their_order(size: int)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 65])
-def test_a_sample_is_a_run_of_the_first_key_of_every_block(size: int) -> None:
+def test_keys_and_their_padding_begin_on_a_cache_line(size: int) -> None:
     run = sorted_keys.empty_keys(size)
     assert run.ctypes.data % sorted_keys.CACHE_LINE == 0
     assert len(run) == size + sorted_keys.LINE
-    run[:] = np.arange(len(run))
-    sample = sorted_keys.sample_keys(run, size)
-    assert sample.ctypes.data % sorted_keys.CACHE_LINE == 0
-    assert sample.tolist() == [*range(0, size, sorted_keys.LINE), *[LIMIT.max] * sorted_keys.LINE]

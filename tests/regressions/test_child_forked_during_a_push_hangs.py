@@ -26,7 +26,7 @@ def count() -> int:
 def test_child_joins_while_its_parent_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count() == 2, "what is compiled is compiled here"
     begun, forked = threading.Event(), threading.Event()
-    real = admission.np.bincount
+    real = admission.np.ones
 
     def slow(*args: object, **kwargs: object) -> object:
         if threading.current_thread() is pushing:
@@ -34,7 +34,7 @@ def test_child_joins_while_its_parent_pushes(monkeypatch: pytest.MonkeyPatch) ->
             forked.wait(60)
         return real(*args, **kwargs)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(admission.np, "bincount", slow)
+    monkeypatch.setattr(admission.np, "ones", slow)
     pushing = threading.Thread(target=count)
     pushing.start()
     assert begun.wait(60)

@@ -5,6 +5,7 @@ from typing import Final
 from benchmarks.experiment import Experiment
 from benchmarks.experiments.engine import (
     bursts,
+    cores,
     fanout,
     flowing,
     indexed,
@@ -27,6 +28,7 @@ MODULES: Final = (
     time_windows,
     merge_join,
     indexed,
+    cores,
     nested_loops,
     latency,
     visiting,

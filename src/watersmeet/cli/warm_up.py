@@ -14,7 +14,7 @@ import os
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -151,6 +151,9 @@ def in_process() -> None:
     for on, window, structure in product((*PREDICATES[:3], PREDICATES[5]), SHORT, STRUCTURES[1:]):  # scans seal nothing
         options = {"on": on, "window": window, "structure": structure}
         _push(options, MANY_PUSHES, MANY_ROWS, MANY_ROWS)
+    for on, window in product(PREDICATES[:3], SHORT):  # rows that have plain columns alone, and threads for kernels
+        options = {"on": on, "window": window, "structure": "bi_sort", "cores": 2}
+        _push(options, MANY_PUSHES, MANY_ROWS, MANY_ROWS, without=["s"])
     streams = dict.fromkeys("abc", schema)
     on = "a.k = b.k AND b.x BETWEEN c.x - 1 AND c.x + 1"
     many = wm.MultiStreamJoin(streams=streams, on=on, window=WINDOWS[0])
@@ -162,15 +165,15 @@ def in_process() -> None:
     find_objects(*text_buffers(pa.array([b"{}"])))  # what the packers of decoded sides need
 
 
-def _push(options: dict[str, Any], pushes: int, rows: int, keys: int) -> None:
+def _push(options: dict[str, Any], pushes: int, rows: int, keys: int, without: Sequence[str] = ()) -> None:
     """Join some pushes of so many rows; a structure that cannot answer the predicate is left out."""
-    schema = _tables(0)[0].schema
+    schema = _tables(0)[0].drop_columns(list(without)).schema
     try:
         join = wm.StreamJoin(left=schema, right=schema, **options)
     except WatersmeetError:
         return
     for number in range(pushes):
-        left, right = _tables(number, rows, keys)
+        left, right = (table.drop_columns(list(without)) for table in _tables(number, rows, keys))
         result = join.push(left=left, right=right)
         if options.get("result") == "ranges":
             join.pairs_of(result)

@@ -5,14 +5,15 @@ Arrow counts the bytes of a text column, and the values of a list column, in 32 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
-from watersmeet.columns.plain import is_plain
+from watersmeet.columns.plain import plain_width
 from watersmeet.columns.widths import (
     column_widths,
     cuts_at,
@@ -22,7 +23,8 @@ from watersmeet.columns.widths import (
     table_widths,
     whole_width,
 )
-from watersmeet.kernels.gather import gather_values
+from watersmeet.kernels.gather import gather_stretch, gather_values
+from watersmeet.kernels.team import ALONE, address_of
 
 __all__ = ["Columns", "gather_columns", "in_order", "picked"]
 
@@ -32,36 +34,37 @@ MOST_BYTES: Final = 2**31 - 1
 Columns = list[pa.Array | pa.ChunkedArray]
 
 
-def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s]) -> Columns:
+def gather_columns(batches: list[pa.RecordBatch], rows: list[Int32s], team: int = ALONE) -> Columns:
     """Return every column of the given rows of each batch: a plain column as an array, others with chunks per batch.
 
     All batches have the same schema and at least one row.
     """
-    together = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    ends = np.cumsum([len(some) for some in rows])
+    ends = list(accumulate(map(len, rows)))
+    count = ends[-1]
     gathered: Columns = []
-    sources: list[list[int]] = []
+    sources: list[int] = []
     widths: list[int] = []
     targets: list[int] = []
-    for number, column in enumerate(batches[0].schema):
-        parts = [batch.column(number) for batch in batches]
-        if is_plain(column.type) and not any(part.null_count for part in parts):
-            width = column.type.bit_width // 8
-            target = pa.allocate_buffer(len(together) * width)
-            gathered.append(pa.Array.from_buffers(column.type, len(together), [None, target], 0))
-            sources.append([part.buffers()[1].address + part.offset * width for part in parts])
+    for columns in zip(*(batch.columns for batch in batches), strict=True):
+        kind, width = columns[0].type, plain_width(columns[0].type)
+        if width and not any(part.null_count for part in columns):
+            target = pa.allocate_buffer(count * width)
+            gathered.append(pa.Array.from_buffers(kind, count, [None, target], 0))
+            sources += [part.buffers()[1].address + part.offset * width for part in columns]
             widths.append(width)
             targets.append(target.address)
         else:
-            taken = _taken(column.type, parts, rows)
-            gathered.append(pa.chunked_array(list(taken), column.type))
+            gathered.append(pa.chunked_array(list(_taken(kind, columns, rows)), kind))
     if widths:
-        sizes = np.array([batch.num_rows for batch in batches])
-        gather_values(np.array(sources), sizes, np.array(widths), together, ends, np.array(targets))
+        sizes = [batch.num_rows for batch in batches]
+        numbers = [np.ascontiguousarray(some, np.int32) for some in rows]
+        at = [address_of(some) for some in numbers]
+        words = (np.array(some, np.int64) for some in (sources, sizes, widths, at, ends, targets))
+        gather_values(team, gather_stretch(), *words)
     return gathered
 
 
-def _taken(kind: pa.DataType, parts: list[pa.Array], rows: list[Int32s]) -> Iterator[pa.Array]:
+def _taken(kind: pa.DataType, parts: Sequence[pa.Array], rows: list[Int32s]) -> Iterator[pa.Array]:
     """Yield the given rows of each part of a column, in as many pieces as they need.
 
     Only what may be too much is measured: rows that all were as long as a whole part.

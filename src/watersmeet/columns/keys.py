@@ -32,14 +32,16 @@ from watersmeet.columns.values import evaluate
 from watersmeet.columns.vectors import Vector, to_float
 from watersmeet.kernels import keys as kernels
 from watersmeet.kernels import text
+from watersmeet.kernels.team import ALONE
 from watersmeet.spec.expression import Column, StreamName
-from watersmeet.spec.intervals import Bound
+from watersmeet.spec.intervals import Bound, IntervalSet
 from watersmeet.spec.normal import Axis, KeyDomain
 from watersmeet.spec.typing import Schemas
 
 __all__ = [
     "Borders",
     "KeyRange",
+    "Shift",
     "axis_keys",
     "axis_valid",
     "combine_keys",
@@ -47,7 +49,9 @@ __all__ = [
     "have_ends",
     "key_ranges",
     "meet_exactly",
+    "reach_of",
     "row_ranges",
+    "shifts",
     "spread_borders",
     "text_buffers",
 ]
@@ -61,9 +65,15 @@ MASK: Final = 2**64 - 1
 LARGEST: Final = np.finfo(np.float64).max
 NULL_KEYS: Final[dict[str, np.int64]] = {"left": np.int64(0x3A5D3B1F9E6C7254), "right": np.int64(0x46C1F00D5E2B8A93)}
 """The keys of rows without a value: unlikely numbers that are finite as floats."""
+INT64: Final = pa.int64()
+UNIT_SCALES: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 SLACK: Final = 8
 """Units in the last place by which float bounds are widened. There are fewer roundings, and each is at most one
 unit."""
+
+
+Shift = tuple[int, bool, int, bool]
+"""From a row's key plus the first number, if there is such a bound, to the key plus the second one, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,12 @@ def axis_keys(axis: Axis, side: StreamName, rows: pa.RecordBatch, schemas: Schem
     change the number of candidates, never the pairs. Keys can be compared only if they have the same borders.
     """
     domain, expression = axis.domain, axis.of(side)
+    if domain.kind == "integer" and isinstance(expression, Column):
+        column = rows.column(expression.name)
+        if not (domain.nulls and column.null_count) and _is_key(column.type, domain.scale):
+            _, data = column.buffers()
+            if data is not None:
+                return np.frombuffer(data, np.int64, len(column), 8 * column.offset)
     if domain.kind in ("unsigned", "wrapped") and isinstance(expression, Column):
         column = rows.column(expression.name)
         words = _low_words(column, domain)
@@ -109,6 +125,11 @@ def axis_keys(axis: Axis, side: StreamName, rows: pa.RecordBatch, schemas: Schem
     if domain.nulls and vector.valid is not None:
         keys = np.where(vector.valid, keys, null_key(domain, side))
     return np.ascontiguousarray(np.broadcast_to(keys, (rows.num_rows,)))
+
+
+def _is_key(kind: pa.DataType, scale: int) -> bool:
+    """Tell whether a column's words are its keys at a scale."""
+    return (kind == INT64 and scale == 0) or (pa.types.is_timestamp(kind) and UNIT_SCALES[kind.unit] == scale)
 
 
 def null_key(domain: KeyDomain, side: StreamName) -> np.int64:
@@ -132,13 +153,15 @@ def combine_keys(keys: Sequence[Int64s]) -> Int64s:
     return combined
 
 
-def key_ranges(axis: Axis, side: StreamName, keys: Int64s, equality: Int64s | None = None) -> list[KeyRange]:
+def key_ranges(
+    axis: Axis, side: StreamName, keys: Int64s, equality: Int64s | None = None, team: int = ALONE
+) -> list[KeyRange]:
     """Return the ranges of stored keys that rows of ``side`` with these ``keys`` look for, one per interval.
 
     The ranges of a row are disjoint. ``keys`` are sorted, and so are both ends of the ranges; with ``equality`` both
     are sorted among rows of one equality.
     """
-    return _ranges(axis, side, keys, lambda lo, hi: kernels.make_monotone(equality, lo, hi))
+    return _ranges(axis, side, keys, lambda lo, hi: kernels.make_monotone(equality, lo, hi), team)
 
 
 def row_ranges(axis: Axis, side: StreamName, keys: Int64s) -> list[KeyRange]:
@@ -146,16 +169,36 @@ def row_ranges(axis: Axis, side: StreamName, keys: Int64s) -> list[KeyRange]:
 
     They lie within the ranges that :func:`key_ranges` returns for the row among sorted keys.
     """
-    return _ranges(axis, side, keys, lambda _lo, _hi: None)
+    return _ranges(axis, side, keys, lambda _lo, _hi: None, ALONE)
+
+
+def shifts(axis: Axis, side: StreamName) -> list[Shift] | None:
+    """Return how far the ranges of an axis lie from the keys of rows of ``side``; None if that depends on the keys."""
+    return None if axis.domain.kind == "double_offset" else _moves(axis.differences, side)
+
+
+@lru_cache(maxsize=256)
+def _moves(differences: IntervalSet, side: StreamName) -> list[Shift]:
+    parts = (_stored_minus_probing(low, high, side) for low, high in differences.parts)
+    return [(int(low or 0), low is not None, int(high or 0), high is not None) for low, high in parts]
+
+
+def reach_of(key: int, shift: Shift) -> tuple[int, int]:
+    """Return the range that a row with a key looks for, as :func:`row_ranges` does; an empty one has ``lo > hi``."""
+    low, has_low, high, has_high = shift
+    if (has_low and key + low > INT64_MAX) or (has_high and key + high < INT64_MIN):
+        return INT64_MAX, INT64_MIN
+    return max(key + low, INT64_MIN) if has_low else INT64_MIN, min(key + high, INT64_MAX) if has_high else INT64_MAX
 
 
 def _ranges(
-    axis: Axis, side: StreamName, keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None]
+    axis: Axis, side: StreamName, keys: Int64s, put_in_order: Callable[[Int64s, Int64s], None], team: int
 ) -> list[KeyRange]:
-    parts = [_stored_minus_probing(low, high, side) for low, high in axis.differences.parts]
-    if axis.domain.kind == "double_offset":
+    moves = shifts(axis, side)
+    if moves is None:
+        parts = [_stored_minus_probing(low, high, side) for low, high in axis.differences.parts]
         return _float_ranges(parts, keys, put_in_order)
-    return [_shifted(keys, low, high) for low, high in parts]
+    return [KeyRange(*kernels.shift_ranges(team, kernels.shift_stretch(), keys, *move)) for move in moves]
 
 
 def _stored_minus_probing(low: Bound, high: Bound, side: StreamName) -> tuple[Bound, Bound]:
@@ -163,12 +206,6 @@ def _stored_minus_probing(low: Bound, high: Bound, side: StreamName) -> tuple[Bo
     if side == "right":
         return low, high
     return (None if high is None else -high), (None if low is None else -low)
-
-
-def _shifted(keys: Int64s, low: Bound, high: Bound) -> KeyRange:
-    lo, hi = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    empty = kernels.shift_ranges(keys, int(low or 0), low is not None, int(high or 0), high is not None, lo, hi)
-    return KeyRange(lo, hi, empty)
 
 
 def _float_ranges(

@@ -6,6 +6,7 @@ neither are booleans, which Arrow stores as bits.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from watersmeet.arrays import Bytes
 
-__all__ = ["Words", "from_words", "is_plain", "word_type", "words_of"]
+__all__ = ["Words", "from_words", "is_plain", "plain_width", "word_type", "words_of"]
 
 Words = npt.NDArray[Any]
 """The values of a plain column, each as a word whose meaning is not looked at."""
@@ -22,15 +23,21 @@ Words = npt.NDArray[Any]
 WORD_TYPES: Final = {kind.itemsize: kind for kind in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.int64))}
 
 
+@lru_cache(maxsize=256)
+def plain_width(kind: pa.DataType) -> int:
+    """Return the bytes of a value of this type if columns of it are plain, otherwise 0."""
+    fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind)
+    return kind.bit_width // 8 if fixed and kind.bit_width % 8 == 0 else 0
+
+
 def is_plain(kind: pa.DataType) -> bool:
     """Tell whether a column of this type is plain."""
-    fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind)
-    return bool(fixed and kind.bit_width and kind.bit_width % 8 == 0)
+    return plain_width(kind) > 0
 
 
 def word_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the type of a plain column's words."""
-    width = kind.bit_width // 8
+    width = plain_width(kind)
     return WORD_TYPES[width] if width in WORD_TYPES else np.dtype(f"V{width}")
 
 

@@ -32,6 +32,7 @@ from watersmeet.window.admission import Admission, Verdict, admit, keep_rows, la
 from watersmeet.window.arrival import Counts, count_arrivals
 from watersmeet.window.batch import Arrival, KeyedBatch
 from watersmeet.window.expiry import Bounds, expired_before
+from watersmeet.window.payload import Extent, extent_of
 from watersmeet.window.plan import OTHER_SIDE, JoinPlan
 from watersmeet.window.streams import Streams, waiting_for, watermark_of
 
@@ -74,6 +75,8 @@ class Arrived:
     counts: dict[StreamName, Counts] | None
     """In a count window: the rows' arrivals."""
     expire_before: Bounds
+    extents: Mapping[StreamName, Extent] = field(default_factory=dict)
+    """Where rows lie in their window, of streams of which it is known."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +178,19 @@ class Intake:
         self, rows: dict[StreamName, pa.RecordBatch], progress: Progress, *, whole: bool
     ) -> Accepted[Arrived]:
         kept, times, late_rows = {}, {}, {}
+        extents: dict[StreamName, Extent] = {}
         unmatched: dict[StreamName, pa.RecordBatch] = {}
         largest, late, nulls = dict(progress.largest_time), dict(progress.late), dict(progress.null)
         for stream, batch in rows.items():
             time, known = times_of(self.streams, stream, batch)
-            largest[stream] = largest_time(largest[stream], time, known)
-            admission = admit(self.streams, stream, batch, (time, known), progress.watermark)
+            if known is None and len(time):  # as nearly always: one look at all timestamps does
+                extents[stream] = extent_of(time)
+                before = largest[stream]
+                largest[stream] = extents[stream].high if before is None else max(before, extents[stream].high)
+            else:
+                largest[stream] = largest_time(largest[stream], time, known)
+            no_late = progress.watermark is None or (stream in extents and extents[stream].low >= progress.watermark)
+            admission = admit(self.streams, stream, batch, (time, known), None if no_late else progress.watermark)
             late_now = admission.count(Verdict.LATE)
             if late_now and self.late == "error":
                 assert progress.watermark is not None, "before there is one, no row is late"
@@ -189,12 +199,14 @@ class Intake:
                 late_rows[stream] = batch.filter(pa.array(admission.verdicts == Verdict.LATE))
             late[stream] += late_now
             nulls[stream] += admission.count(Verdict.NULL)
-            kept[stream] = keep_rows(batch, admission.keep)
+            kept[stream] = batch if admission.is_of_all else keep_rows(batch, admission.keep)
             unmatched |= self._unmatched(stream, batch, admission)
-            times[stream] = time if kept[stream] is batch else time[admission.keep]
+            times[stream] = time if admission.is_of_all else time[admission.keep]
+            if not admission.is_of_all:
+                extents.pop(stream, None)
         watermark = self._watermark(largest)
         after = replace(progress, largest_time=largest, watermark=watermark, late=late, null=nulls)
-        return Accepted(self._slices(kept, times, watermark, whole=whole), after, unmatched, late_rows)
+        return Accepted(self._slices(kept, times, extents, watermark, whole=whole), after, unmatched, late_rows)
 
     def _watermark(self, largest: dict[StreamName, int | None]) -> int | None:
         """Return the watermark for the next push; it never decreases."""
@@ -205,6 +217,7 @@ class Intake:
         self,
         rows: dict[StreamName, pa.RecordBatch],
         times: dict[StreamName, Int64s],
+        extents: dict[StreamName, Extent],
         watermark: int | None,
         *,
         whole: bool,
@@ -212,9 +225,9 @@ class Intake:
         """Yield the push in slices of time, or as one slice if it is small or spans little more than the window."""
         if self.number is not None:
             rows = self.number(rows)
-        borders = np.empty(0, np.int64) if whole else self._borders(times)
+        borders = np.empty(0, np.int64) if whole else self._borders(times, extents)
         if not len(borders):
-            yield Arrived(rows, times, None, expired_before(self.streams, dict.fromkeys(rows, watermark)))
+            yield Arrived(rows, times, None, expired_before(self.streams, dict.fromkeys(rows, watermark)), extents)
             return
         rows, times = _in_time_order(rows, times)
         cuts = {side: [0, *np.searchsorted(time, borders, "left").tolist(), len(time)] for side, time in times.items()}
@@ -228,16 +241,20 @@ class Intake:
                 bound = min(watermark, int(borders[number]))
             yield Arrived(parts, moments, None, expired_before(self.streams, dict.fromkeys(rows, bound)))
 
-    def _borders(self, times: dict[StreamName, Int64s]) -> Int64s:
+    def _borders(self, times: dict[StreamName, Int64s], extents: Mapping[StreamName, Extent]) -> Int64s:
         """Return the times at which a push is cut: slices have many rows and are not shorter than the window."""
         if sum(map(len, times.values())) < 2 * ROWS_PER_SLICE:
             return np.empty(0, np.int64)
-        together = np.concatenate(list(times.values()))
+        whole = Extent()
+        for stream, time in times.items():
+            if len(time):
+                whole.include(extents.get(stream) or extent_of(time))
         reach = max(1, sum(sorted(map(self.streams.length, times))[-2:]))
-        windows = (int(together.max()) - int(together.min())) // reach
-        count = min(len(together) // ROWS_PER_SLICE, windows)
+        windows = (whole.high - whole.low) // reach
+        count = min(sum(map(len, times.values())) // ROWS_PER_SLICE, windows)
         if count <= 1:
             return np.empty(0, np.int64)
+        together = np.concatenate(list(times.values()))
         ranks = np.arange(1, count) * (len(together) // count)
         return np.unique(np.partition(together, ranks)[ranks])
 
@@ -300,7 +317,7 @@ class PairIntake(Intake):
         counts = arrived.counts
         arrival = None if counts is None else Arrival(counts[side][side], counts[side][OTHER_SIDE[side]])
         keys = {} if self.plan.time is None or arrived.times is None else {self.plan.time: arrived.times[side]}
-        return KeyedBatch(self.plan, side, arrived.rows[side], arrival, keys)
+        return KeyedBatch(self.plan, side, arrived.rows[side], arrival, keys, extent=arrived.extents.get(side))
 
 
 def _in_time_order(

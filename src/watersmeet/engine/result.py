@@ -14,6 +14,7 @@ from watersmeet.columns.gather import Columns, gather_columns
 from watersmeet.columns.widths import cuts_at, row_widths, same_width, table_width, table_widths
 from watersmeet.engine.row_numbers import numbers_of
 from watersmeet.kernels.marks import mark_rows
+from watersmeet.kernels.team import ALONE
 from watersmeet.spec.errors import SpecificationError
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.kinds import How, may_be_null, returns_left_rows
@@ -91,18 +92,18 @@ def gather_pairs(probing: KeyedBatch, matches: list[Match], schema: pa.Schema) -
 def gather_probing(probing: KeyedBatch, matches: list[Match], columns: list[int] | None = None) -> Columns:
     """Gather the columns of the probing batch, or some of them, for the pairs that it found."""
     who = [match.who for match in matches]
-    return _gathered([probing.rows], who if len(who) == 1 else [np.concatenate(who)], columns)
+    return _gathered([probing.rows], who if len(who) == 1 else [np.concatenate(who)], columns, probing.team)
 
 
-def gather_stored(matches: list[Match], columns: list[int] | None = None) -> Columns:
+def gather_stored(matches: list[Match], columns: list[int] | None = None, team: int = ALONE) -> Columns:
     """Gather the columns of the stored rows, or some of them, for the pairs that a batch found."""
-    return _gathered([match.stored for match in matches], [match.row for match in matches], columns)
+    return _gathered([match.stored for match in matches], [match.row for match in matches], columns, team)
 
 
-def _gathered(batches: list[pa.RecordBatch], rows: list[Int32s], columns: list[int] | None) -> Columns:
+def _gathered(batches: list[pa.RecordBatch], rows: list[Int32s], columns: list[int] | None, team: int) -> Columns:
     if columns is None:
-        return gather_columns(batches, rows)
-    return gather_columns([batch.select(columns) for batch in batches], rows) if columns else []
+        return gather_columns(batches, rows, team)
+    return gather_columns([batch.select(columns) for batch in batches], rows, team) if columns else []
 
 
 def table_of_pairs(probing: StreamName, own: Columns, stored: Columns, schema: pa.Schema) -> pa.Table:

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Crew", "Inbox"]
+__all__ = ["Crew", "Inbox", "join_thread"]
 
 Message = TypeVar("Message")
 Joined = Callable[[Message, Message], Message | None]
@@ -114,7 +114,7 @@ class Inbox(Generic[Message]):
         self._emptied.notify_all()
 
 
-def _join(thread: threading.Thread) -> None:
+def join_thread(thread: threading.Thread) -> None:
     """Wait until a thread has ended, also one whose start was interrupted before it was marked as started."""
     while True:
         try:
@@ -203,7 +203,7 @@ class Crew:
             self._stop()
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
-                _join(thread)
+                join_thread(thread)
 
     def _work(self, name: str, inbox: Inbox[Message], handle: Callable[[int, Message], None]) -> None:
         try:

@@ -5,11 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from watersmeet.arrays import Bools, Int32s, Int64s
+from watersmeet.kernels.atomic import add, array_at
 from watersmeet.kernels.compile import kernel
+from watersmeet.kernels.team import job, run, stretches
 
-__all__ = ["keep_pairs_in_count_window", "keep_pairs_in_ranges", "make_monotone", "order_bits", "shift_ranges"]
+__all__ = [
+    "ends_of",
+    "keep_pairs_in_count_window",
+    "keep_pairs_in_ranges",
+    "make_monotone",
+    "order_bits",
+    "shift_ranges",
+    "shift_stretch",
+    "shifted",
+]
 
 
+SHIFT = 10
+"""Words of arguments."""
 INT64_MIN = np.int64(-(2**63))
 INT64_MAX = np.int64(2**63 - 1)
 
@@ -33,34 +46,68 @@ def order_bits(bits: Int64s) -> Int64s:
 
 
 @kernel
-def shift_ranges(key: Int64s, low: int, has_low: bool, high: int, has_high: bool, lo: Int64s, hi: Int64s) -> int:
-    """Write ``[key + low, key + high]``, cut to int64, to ``lo`` and ``hi``; return the number of empty ranges.
+def ends_of(numbers: Int64s) -> tuple[int, int]:
+    """Return the smallest and the largest of numbers (at least one)."""
+    low = high = numbers[0]
+    for number in numbers:
+        low = min(low, number)
+        high = max(high, number)
+    return low, high
 
-    A range beyond the last int64 is empty and is written as ``lo > hi``.
-    """
+
+@kernel
+def shifted(k: np.int64, low: int, has_low: bool, high: int, has_high: bool) -> tuple[np.int64, np.int64]:
+    """Return the range from a key plus ``low`` to it plus ``high``; one that is beyond 64 bits is empty."""
+    a = INT64_MIN
+    b = INT64_MAX
+    if has_low:
+        # Compared before adding: LLVM assumes that a sum never wraps, and would drop a check of the sum.
+        if low > 0 and k > INT64_MAX - low:
+            return INT64_MAX, INT64_MIN
+        if low >= 0 or k >= INT64_MIN - low:
+            a = k + low
+    if has_high:
+        if high < 0 and k < INT64_MIN - high:
+            return INT64_MAX, INT64_MIN
+        if high <= 0 or k <= INT64_MAX - high:
+            b = k + high
+    return a, b
+
+
+@job
+def shift_stretch(arguments: int, number: int) -> None:
+    """Write the ranges of a stretch of the keys, and how many are empty."""
+    given = array_at(arguments, SHIFT, np.int64)
+    rows, pieces = given[0], given[1]
+    key = array_at(given[2], rows, np.int64)
+    lo = array_at(given[3], rows, np.int64)
+    hi = array_at(given[4], rows, np.int64)
     empty = 0
-    for i in range(len(key)):
-        k = key[i]
-        a = INT64_MIN
-        b = INT64_MAX
-        if has_low:
-            # Compared before adding: LLVM assumes that a sum never wraps, and would drop a check of the sum.
-            if low > 0 and k > INT64_MAX - low:
-                a = INT64_MAX
-                b = INT64_MIN
-                empty += 1
-            elif low >= 0 or k >= INT64_MIN - low:
-                a = k + low
-        if has_high and a <= b:
-            if high < 0 and k < INT64_MIN - high:
-                a = INT64_MAX
-                b = INT64_MIN
-                empty += 1
-            elif high <= 0 or k <= INT64_MAX - high:
-                b = k + high
-        lo[i] = a
-        hi[i] = b
-    return empty
+    for i in range(rows * number // pieces, rows * (number + 1) // pieces):
+        lo[i], hi[i] = shifted(key[i], given[6], given[7] != 0, given[8], given[9] != 0)
+        empty += lo[i] > hi[i]
+    add(given[5], empty)
+
+
+@kernel
+def shift_ranges(
+    team: int, function: int, key: Int64s, low: int, has_low: bool, high: int, has_high: bool
+) -> tuple[Int64s, Int64s, int]:
+    """Return the range of each key (:func:`shifted`), as two arrays, and the number of empty ones."""
+    lo, hi, empty = np.empty(len(key), np.int64), np.empty(len(key), np.int64), np.zeros(1, np.int64)
+    given = np.empty(SHIFT, np.int64)
+    given[0] = len(key)
+    given[1] = stretches(team, len(key))
+    given[2] = key.ctypes.data
+    given[3] = lo.ctypes.data
+    given[4] = hi.ctypes.data
+    given[5] = empty.ctypes.data
+    given[6] = low
+    given[7] = has_low
+    given[8] = high
+    given[9] = has_high
+    run(team, function, given, given[1])
+    return lo, hi, empty[0]
 
 
 @kernel

@@ -233,9 +233,12 @@ def merge_ranges(
     half = m >> 1
     g = np.int64(0)
     other_g = np.int64(0)
+    if m == 0:
+        return 0, 0
     if probe_equality is not None:
+        g = probe_equality[0]
         other_g = probe_equality[half]
-    p = 0
+    p = _walk(key, equality, size, 0, g, lo[0], False)  # the probes may be a stretch of those of a batch
     q = 0
     hits = 0
     other_p = _walk(key, equality, size, 0, other_g, lo[half], False)

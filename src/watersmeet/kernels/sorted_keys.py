@@ -1,4 +1,6 @@
-"""Sorted keys: sort a batch, merge two arrays. :mod:`watersmeet.kernels.ranges` finds ranges of keys in them.
+"""Sorted keys: sort a batch, merge two arrays.
+
+:mod:`watersmeet.kernels.ranges` finds ranges of keys in them, :mod:`watersmeet.kernels.sorting` lets a team make them.
 
 *Sorted keys* are a sorted int64 array of ``size`` keys, followed by ``LINE`` keys of padding (the largest int64), so
 that the last line can be read as a whole. The array begins on a cache line (:func:`empty_keys`). Its *index* has the
@@ -13,8 +15,9 @@ import numpy as np
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels.compile import kernel
 from watersmeet.kernels.instructions import LINE
+from watersmeet.kernels.team import address_of
 
-__all__ = ["LINE", "SHIFT", "empty_keys", "merge_keys", "sample_keys", "sort_keys"]
+__all__ = ["LINE", "SHIFT", "empty_keys", "merge_keys", "sort_keys"]
 
 
 SHIFT = LINE.bit_length() - 1
@@ -27,7 +30,7 @@ DIGIT_BITS = 11
 def empty_keys(size: int) -> Int64s:
     """Return an array for ``size`` keys and their padding that begins on a cache line."""
     raw = np.empty(size + LINE + CACHE_LINE // 8, np.int64)
-    first = (-raw.ctypes.data % CACHE_LINE) // raw.itemsize
+    first = (-address_of(raw) % CACHE_LINE) // raw.itemsize
     return raw[first : first + size + LINE]
 
 
@@ -148,12 +151,3 @@ def merge_keys(
     key[size_a + size_b :] = INT64_MAX
     if equality is not None:
         equality[size_a + size_b :] = INT64_MAX
-
-
-def sample_keys(keys: Int64s, size: int) -> Int64s:
-    """Return the first key of every line, as sorted keys: padded, and beginning on a cache line."""
-    count = -(-size // LINE)
-    sample = empty_keys(count)
-    sample[:count] = keys[0:size:LINE]
-    sample[count:] = INT64_MAX
-    return sample

@@ -24,20 +24,26 @@ from typing import ClassVar, Final
 import numpy as np
 
 from watersmeet.arrays import Int32s, Int64s
-from watersmeet.kernels import ranges, sorted_keys
+from watersmeet.kernels import ranges, sorted_keys, sorting
+from watersmeet.kernels.sorted_keys import LINE
+from watersmeet.kernels.team import ALONE, address_of
 from watersmeet.subwindow.contract import Entries, Matches, Probes, Ranges
 
-__all__ = ["BiSort"]
+__all__ = ["BiSort", "SortedArray", "merged_rows"]
 
 RATIO: Final = 8
 MERGED: Final = 2
 MERGED_BY_TWO_KEYS: Final = 8
 """Rows of an array per probe up to which merging is faster than searching, without and with equality keys."""
-PADDING: Final = np.int64(2**63 - 1)
+
+
+def merged_rows(probes: Probes) -> int:
+    """Return the most rows of an array that is merged with probes, not searched."""
+    return len(probes) * (MERGED if probes.equality is None else MERGED_BY_TWO_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
-class _SortedArray:
+class SortedArray:
     """``size`` sorted keys and their rows; the arrays of keys are padded by one line."""
 
     key: Int64s
@@ -48,19 +54,32 @@ class _SortedArray:
     equality_index: Int64s | None
     top: Int64s
     equality_top: Int64s | None
+    words: tuple[int, ...]
+    """The same as kernels for several arrays read it (:data:`~watersmeet.kernels.together.DESCRIBED`)."""
+
+    def __len__(self) -> int:
+        return self.size
 
     @property
     def nbytes(self) -> int:
         arrays = (self.key, self.row, self.equality, self.index, self.equality_index, self.top, self.equality_top)
         return sum(array.nbytes for array in arrays if array is not None)
 
-    def find(self, probes: Probes, start: Int64s, end: Int64s, who: Int32s) -> tuple[int, int]:
-        """Write the probes' ranges that are not empty; return their number and the number of rows in them."""
+    def find(self, probes: Probes) -> Iterator[Ranges]:
+        """Yield the probes' ranges that are not empty, if there are any."""
+        start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
+        who = np.empty(len(probes), np.int32)
         wanted = probes.lo, probes.hi, probes.equality, probes.who
-        if self.size <= len(probes) * (MERGED if self.equality is None else MERGED_BY_TWO_KEYS):
-            return ranges.merge_ranges(self.key, self.equality, self.size, *wanted, start, end, who)
-        levels = self.index, self.equality_index, self.top, self.equality_top
-        return ranges.find_ranges(self.key, self.equality, self.size, *levels, *wanted, start, end, who)
+        if self.size <= merged_rows(probes):
+            hits, count = ranges.merge_ranges(self.key, self.equality, self.size, *wanted, start, end, who)
+        else:
+            levels = self.index, self.equality_index, self.top, self.equality_top
+            hits, count = ranges.find_ranges(self.key, self.equality, self.size, *levels, *wanted, start, end, who)
+        if count:
+            yield Ranges(start[:hits], end[:hits], count, who[:hits], self.row)
+
+
+NOTHING: Final = Entries(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 class BiSort:
@@ -73,72 +92,86 @@ class BiSort:
 
     def __init__(self, capacity: int, predecessor: BiSort | None = None) -> None:
         del capacity, predecessor  # arrays are allocated as needed, and nothing is learnt from earlier rows
-        self._arrays: list[_SortedArray] = []
+        self.arrays: list[SortedArray] = []
+        """The largest first."""
+        self._team = ALONE
 
     def insert(self, entries: Entries) -> None:
         if len(entries) == 0:
             return
-        array = _padded(entries)
-        while self._arrays and self._arrays[-1].size < RATIO * array.size:
-            array = _merged(self._arrays.pop(), array)
-        self._arrays.append(array)
+        self._team = entries.team
+        array: Entries | SortedArray = _contiguous(entries)
+        while self.arrays and self.arrays[-1].size < RATIO * len(array):
+            array = _merged(self.arrays.pop(), array, self._team)
+        self.arrays.append(array if isinstance(array, SortedArray) else _merged(array, NOTHING, self._team))
 
     def probe(self, probes: Probes) -> Iterator[Matches]:
-        for array in self._arrays:
-            start, end = np.empty(len(probes), np.int64), np.empty(len(probes), np.int64)
-            who = np.empty(len(probes), np.int32)
-            hits, count = array.find(probes, start, end, who)
-            if count:
-                yield Ranges(start[:hits], end[:hits], count, who[:hits], array.row)
+        for array in self.arrays:
+            yield from array.find(probes)
 
     def seal(self) -> None:
-        while len(self._arrays) > 1:
-            array = self._arrays.pop()
-            self._arrays.append(_merged(self._arrays.pop(), array))
+        while len(self.arrays) > 1:
+            array = self.arrays.pop()
+            self.arrays.append(_merged(self.arrays.pop(), array, self._team))
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._arrays)
+        return sum(array.nbytes for array in self.arrays)
 
     def snapshot(self) -> Entries:
-        if not self._arrays:
+        if not self.arrays:
             return Entries(np.empty(0, np.int64), np.empty(0, np.int32))
-        whole = self._arrays[0]
-        for array in self._arrays[1:]:
-            whole = _merged(whole, array)
+        whole = self.arrays[0]
+        for array in self.arrays[1:]:
+            whole = _merged(whole, array, self._team)
         equality = None if whole.equality is None else whole.equality[: whole.size]
         return Entries(whole.key[: whole.size], whole.row, equality)
 
 
-def _padded(entries: Entries) -> _SortedArray:
-    """Return a batch as a sorted array."""
-    equality = None if entries.equality is None else _copied(entries.equality)
-    return _indexed(_copied(entries.key), entries.row, equality, len(entries))
+def _merged(a: Entries | SortedArray, b: Entries | SortedArray, team: int) -> SortedArray:
+    """Return the sorted array of all rows; of equal keys those of *a* come first."""
+    size = len(a) + len(b)
+    row = np.empty(size, np.int32)
+    key, key_at = _levels(size)
+    (key_a, equality_a, row_a), (key_b, equality_b, row_b) = _addresses(a), _addresses(b)
+    words = [len(a), len(b), 0, key_a, key_b, row_a, row_b, key_at[0], address_of(row), *key_at[1:]]
+    described: tuple[int, ...]
+    if a.equality is None:
+        sorting.merge_together(team, sorting.merge_stretch(), np.array(words, np.int64))
+        described = (key_at[0], 0, size, key_at[1], 0, key_at[2], 0, address_of(row), 0)
+        return SortedArray(key[0], row, None, size, key[1], None, key[2], None, described)
+    equality, equality_at = _levels(size)
+    words += [equality_a, equality_b, *equality_at]
+    sorting.merge_together(team, sorting.merge_stretch_by_two_keys(), np.array(words, np.int64))
+    addresses = [at for pair in zip(key_at, equality_at, strict=True) for at in pair]
+    described = (*addresses[:2], size, *addresses[2:], address_of(row), 0)
+    return SortedArray(key[0], row, equality[0], size, key[1], equality[1], key[2], equality[2], described)
 
 
-def _copied(keys: Int64s) -> Int64s:
-    array = sorted_keys.empty_keys(len(keys))
-    array[: len(keys)] = keys
-    array[len(keys) :] = PADDING
-    return array
+def _contiguous(entries: Entries) -> Entries:
+    """Return entries that kernels can read by their address: nearly always the same."""
+    equality = None if entries.equality is None else np.ascontiguousarray(entries.equality, np.int64)
+    key, row = np.ascontiguousarray(entries.key, np.int64), np.ascontiguousarray(entries.row, np.int32)
+    return Entries(key, row, equality, entries.team)
 
 
-def _merged(a: _SortedArray, b: _SortedArray) -> _SortedArray:
-    n = a.size + b.size
-    key = sorted_keys.empty_keys(n)
-    row = np.empty(n, np.int32)
-    equality = None if a.equality is None else sorted_keys.empty_keys(n)
-    sorted_keys.merge_keys(a.key, a.row, a.equality, a.size, b.key, b.row, b.equality, b.size, key, row, equality)
-    return _indexed(key, row, equality, n)
+def _addresses(rows: Entries | SortedArray) -> tuple[int, int, int]:
+    """Return where keys, equality keys and row numbers are."""
+    if isinstance(rows, SortedArray):
+        return rows.words[0], rows.words[1], rows.words[7]
+    equality = 0 if rows.equality is None else address_of(rows.equality)
+    return address_of(rows.key), equality, address_of(rows.row)
 
 
-def _indexed(key: Int64s, row: Int32s, equality: Int64s | None, size: int) -> _SortedArray:
-    index, top = _levels(key, size)
-    equality_index, equality_top = (None, None) if equality is None else _levels(equality, size)
-    return _SortedArray(key, row, equality, size, index, equality_index, top, equality_top)
-
-
-def _levels(keys: Int64s, size: int) -> tuple[Int64s, Int64s]:
-    """Return the index of sorted keys, and the index of that index."""
-    index = sorted_keys.sample_keys(keys, size)
-    return index, sorted_keys.sample_keys(index, len(index) - sorted_keys.LINE)
+def _levels(size: int) -> tuple[list[Int64s], list[int]]:
+    """Return room for sorted keys, their index and the index of that, each on a cache line; and their addresses."""
+    indexed = -(-size // LINE)
+    sizes = (size, indexed, -(-indexed // LINE))
+    room = sorted_keys.empty_keys(sum(sizes) + 5 * LINE)
+    at, begin = address_of(room), 0
+    levels, addresses = [], []
+    for some in sizes:
+        levels.append(room[begin : begin + some + LINE])
+        addresses.append(at + begin * room.itemsize)
+        begin += -(-some // LINE) * LINE + LINE
+    return levels, addresses

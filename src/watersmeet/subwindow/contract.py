@@ -23,6 +23,7 @@ import numpy as np
 
 from watersmeet.arrays import Int32s, Int64s
 from watersmeet.kernels import ranges
+from watersmeet.kernels.team import ALONE
 
 __all__ = [
     "PAIRS_AT_ONCE",
@@ -51,6 +52,8 @@ class Entries:
     key: Int64s
     row: Int32s
     equality: Int64s | None = None
+    team: int = ALONE
+    """Who stores them (:mod:`watersmeet.kernels.team`), if the structure shares its work."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -70,6 +73,12 @@ class Probes:
 
     def __len__(self) -> int:
         return len(self.lo)
+
+    def share(self, number: int, of: int) -> Probes:
+        """Return the ``number``-th of so many stretches."""
+        part = slice(len(self) * number // of, len(self) * (number + 1) // of)
+        equality = None if self.equality is None else self.equality[part]
+        return Probes(self.lo[part], self.hi[part], self.who[part], equality)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,24 @@ class Admission:
     verdicts: Verdicts
     keep: Bools
     """Which rows take part."""
-    counts: Int64s
+    counts: tuple[int, ...]
     """How many rows got each verdict."""
 
     @classmethod
     def of(cls, verdicts: Verdicts) -> Self:
         """Return the admission by the verdicts on all rows."""
-        return cls(verdicts, np.equal(verdicts, Verdict.TAKES_PART), np.bincount(verdicts, minlength=len(Verdict)))
+        counts = tuple(np.bincount(verdicts, minlength=len(Verdict)).tolist())
+        return cls(verdicts, np.equal(verdicts, Verdict.TAKES_PART), counts)
+
+    @classmethod
+    def of_all(cls, rows: int) -> Self:
+        """Return the admission of so many rows that all take part."""
+        return cls(np.zeros(rows, np.uint8), np.ones(rows, bool), (rows, *[0] * (len(Verdict) - 1)))
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether all rows take part."""
+        return self.counts[Verdict.TAKES_PART] == len(self.keep)
 
     @property
     def meet_nobody(self) -> Bools:
@@ -69,7 +80,7 @@ class Admission:
 
     def count(self, verdict: Verdict) -> int:
         """Return how many rows got ``verdict``."""
-        return int(self.counts[verdict])
+        return self.counts[verdict]
 
 
 def admit(
@@ -84,22 +95,27 @@ def admit(
     In a time window ``times`` may be given if :func:`times_of` has been called already. Without a ``watermark`` no row
     is late.
     """
-    verdicts = np.zeros(rows.num_rows, np.uint8)
+    found: list[tuple[Bools, Verdict]] = []
     known = times[1] if times is not None else _has_time(streams, stream, rows)
     if known is not None:
-        _judge(verdicts, ~known, Verdict.NULL)
+        found.append((~known, Verdict.NULL))
     if times is not None and watermark is not None:
         late = is_late(times[0], watermark)
         if late is not None:
-            _judge(verdicts, late, Verdict.LATE)
+            found.append((late, Verdict.LATE))
     for axis, side, schemas in streams.compared(stream):
         valid = axis_valid(axis, side, rows, schemas)
         if valid is not None:
-            _judge(verdicts, ~valid, Verdict.NULL)
+            found.append((~valid, Verdict.NULL))
     condition = streams.condition(stream)
     if condition is not None:
         satisfied = is_true(condition, lambda column: rows.column(column.name), streams.schemas, rows.num_rows)
-        _judge(verdicts, ~satisfied, Verdict.FAILS)
+        found.append((~satisfied, Verdict.FAILS))
+    if not found:
+        return Admission.of_all(rows.num_rows)
+    verdicts = np.zeros(rows.num_rows, np.uint8)
+    for where, verdict in found:
+        _judge(verdicts, where, verdict)
     return Admission.of(verdicts)
 
 

@@ -38,11 +38,16 @@ class Arena:
 
     def append(self, values: Words) -> None:
         """Add values behind the last one."""
-        end = self.size + len(values)
+        self.extend(len(values))[:] = values
+
+    def extend(self, count: int) -> Words:
+        """Return room for values behind the last one, which the caller writes at once."""
+        end = self.size + count
         if end > len(self._room):
             self._move(max(end, 2 * len(self._room)))
-        self._room[self.size : end] = values
+        room = self._room[self.size : end]
         self.size = end
+        return room
 
     def pop(self) -> Words:
         """Remove the last value and return it."""

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
-from watersmeet.columns.keys import Borders, KeyRange, axis_keys, combine_keys, key_ranges, row_ranges
-from watersmeet.kernels.sorted_keys import sort_keys
+from watersmeet.columns.keys import Borders, KeyRange, axis_keys, combine_keys, key_ranges, reach_of, row_ranges
+from watersmeet.kernels.sorting import deal_stretch, look_at_stretch, sort_bucket, sort_together
+from watersmeet.kernels.team import ALONE
 from watersmeet.spec.expression import StreamName
 from watersmeet.subwindow.choose import IndexOrder
 from watersmeet.subwindow.contract import Entries, Probes
@@ -62,11 +63,14 @@ class KeyedBatch:
     """The keys known so far, by axis, in the batch's order. Use :meth:`key`."""
     cut_from: tuple[KeyedBatch, int] | None = None
     """If it was cut from a batch: that batch, and the position in it where this one begins."""
+    team: int = ALONE
+    """Who sorts it, and lets it probe and stores it (:mod:`watersmeet.kernels.team`)."""
+    extent: Extent | None = None
+    """Where it lies in its own window, if that is known. Use :meth:`place`."""
     _cut_keys: dict[tuple[int, Borders], Int64s] = field(default_factory=dict)
     _sorted: dict[IndexOrder, SortedKeys] = field(default_factory=dict)
     _ranges: dict[tuple[int, Borders], list[KeyRange]] = field(default_factory=dict)
     _probes: dict[IndexOrder, list[Probes]] = field(default_factory=dict)
-    _place: Extent | None = None
     _reach: tuple[Extent, Extent] | None = None
     _portion: tuple[int, int] = (0, 1)
     _computing: RLock = field(default_factory=RLock)
@@ -151,7 +155,8 @@ class KeyedBatch:
     def entries(self, order: IndexOrder, first_row: int) -> Entries:
         """Return the batch as entries of a subwindow; its first row gets the number ``first_row``."""
         keys = self.sorted(order)
-        return Entries(keys.key, keys.row + np.int32(first_row) if first_row else keys.row, keys.equality)
+        row = keys.row + np.int32(first_row) if first_row else keys.row
+        return Entries(keys.key, row, keys.equality, self.team)
 
     def probes(self, order: IndexOrder) -> list[Probes]:
         """Return the batch's probes for a subwindow of the other stream, one set for each interval."""
@@ -159,7 +164,7 @@ class KeyedBatch:
         number, of = self._portion
         if of == 1:
             return probes
-        shares = [_share(some, number, of) for some in probes]
+        shares = [some.share(number, of) for some in probes]
         return [share for share in shares if len(share)]
 
     def portion(self, number: int, of: int) -> KeyedBatch:
@@ -175,9 +180,9 @@ class KeyedBatch:
 
     def place(self) -> Extent:
         """Return where the batch (not empty) lies in its own window: from which timestamp or number to which."""
-        if self._place is None:
-            self._place = extent_of(self.places())
-        return self._place
+        if self.extent is None:
+            self.extent = extent_of(self.places())
+        return self.extent
 
     def places(self) -> Int64s:
         """Return where each row lies in its own window: its timestamp, or its arrival number."""
@@ -199,9 +204,12 @@ class KeyedBatch:
             else:
                 assert self.plan.time is not None
                 ends = self.place()  # of all rows the first reaches back furthest, and the last ahead
-                time = self.plan.axes[self.plan.time]
-                (wanted,) = row_ranges(time, self.side, np.array([ends.low, ends.high]))
-                self._reach = extent_of(wanted.lo), extent_of(wanted.hi)
+                moves = self.plan.shifts[self.plan.time, self.side]
+                assert moves is not None, "timestamps are integers"
+                (first_low, first_high), (last_low, last_high) = (
+                    reach_of(end, moves[0]) for end in (ends.low, ends.high)
+                )
+                self._reach = Extent(first_low, last_low), Extent(first_high, last_high)
         return self._reach
 
     def earliest(self) -> Int64s:
@@ -232,7 +240,7 @@ class KeyedBatch:
                 return [Probes(np.full(len(self), LOWEST), np.full(len(self), HIGHEST), keys.row)]
             return [Probes(keys.key, keys.key, keys.row)]
         found = []
-        for wanted in key_ranges(self.plan.every_axis[order.key], self.side, keys.key, keys.equality):
+        for wanted in key_ranges(self.plan.every_axis[order.key], self.side, keys.key, keys.equality, self.team):
             if wanted.empty == 0:
                 found.append(Probes(wanted.lo, wanted.hi, keys.row, keys.equality))
             elif wanted.empty < len(self):
@@ -242,25 +250,21 @@ class KeyedBatch:
         return found
 
     def _sort(self, order: IndexOrder) -> SortedKeys:
-        row = np.arange(len(self), dtype=np.int32)
         if order.key is None and not order.equalities:
-            return SortedKeys(row, np.zeros(len(self), np.int64), None)
+            return SortedKeys(np.arange(len(self), dtype=np.int32), np.zeros(len(self), np.int64), None)
         equality = (
             combine_keys([self.key(axis, order.borders) for axis in order.equalities]) if order.equalities else None
         )
         if order.key is None:
             assert equality is not None
-            row = sort_keys(equality, row)
-            return SortedKeys(row, equality[row], None)
+            return SortedKeys(*self._in_order(equality), None)
         key = self.key(order.key, order.borders)
-        row = sort_keys(key, row)
-        if equality is not None:
-            row = sort_keys(equality, row)
-            equality = equality[row]
+        row, in_order = self._in_order(key)
+        if equality is None:
+            return SortedKeys(row, in_order, None)
+        row, equality = self._in_order(equality, row)
         return SortedKeys(row, key[row], equality)
 
-
-def _share(probes: Probes, number: int, of: int) -> Probes:
-    part = slice(len(probes) * number // of, len(probes) * (number + 1) // of)
-    equality = None if probes.equality is None else probes.equality[part]
-    return Probes(probes.lo[part], probes.hi[part], probes.who[part], equality)
+    def _in_order(self, key: Int64s, row: Int32s | None = None) -> tuple[Int32s, Int64s]:
+        """Return rows, all of them if none are given, permuted so that their keys are sorted, and these keys."""
+        return sort_together(self.team, (look_at_stretch(), deal_stretch(), sort_bucket()), key, row)

@@ -25,6 +25,7 @@ from watersmeet.arrays import Int32s, Int64s
 from watersmeet.columns.plain import from_words, is_plain, words_of
 from watersmeet.columns.widths import rows_width, whole_width
 from watersmeet.kernels.pairs import split_pairs
+from watersmeet.kernels.team import ALONE
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Held, KeysOf, Numbers, Stored
 
@@ -153,8 +154,14 @@ class ChunkedRows(Chunks):
         """The rows of the last chunk."""
         return self.chunks[-1].rows
 
-    def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent) -> None:
-        """Add rows behind the last one."""
+    def append(
+        self,
+        rows: pa.RecordBatch,
+        numbers: Numbers | None,
+        place: Extent,
+        team: int = ALONE,  # noqa: ARG002
+    ) -> None:
+        """Add rows behind the last one; they stay where they are."""
         self.add(Chunk(self.end, rows, numbers, place))
         self.merge(self._chunk_rows)
 

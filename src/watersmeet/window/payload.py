@@ -15,6 +15,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from watersmeet.arrays import Int32s, Int64s
+from watersmeet.kernels.keys import ends_of
+from watersmeet.kernels.team import ALONE
 from watersmeet.window.expiry import Departed
 
 __all__ = ["Extent", "Held", "KeysOf", "Numbers", "Payload", "Stored", "extent_of"]
@@ -41,7 +43,7 @@ class Extent:
 
 def extent_of(numbers: Int64s) -> Extent:
     """Return the extent of numbers (at least one)."""
-    return Extent(int(numbers.min()), int(numbers.max()))
+    return Extent(*ends_of(numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -99,8 +101,8 @@ class Payload(Protocol):
         """Some of the rows held, including the last one."""
         ...
 
-    def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent) -> None:
-        """Add rows behind the last one."""
+    def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent, team: int = ALONE) -> None:
+        """Add rows behind the last one; what is copied is copied by a team (:mod:`watersmeet.kernels.team`)."""
         ...
 
     def seal(self) -> None:

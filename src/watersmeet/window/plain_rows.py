@@ -22,8 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.arrays import Bools, Int32s, Int64s
-from watersmeet.columns.plain import from_words, is_plain, word_type, words_of
+from watersmeet.columns.plain import Words, from_words, is_plain, word_type, words_of
+from watersmeet.kernels.gather import copy_stretch, copy_values
 from watersmeet.kernels.pairs import compress_pairs
+from watersmeet.kernels.team import ALONE, address_of, stretches
 from watersmeet.window.arena import CAN_FREE, Arena
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Held, KeysOf, Numbers, Stored
@@ -33,6 +35,7 @@ __all__ = ["PlainRows", "can_be_plain"]
 
 BYTE: Final = np.dtype(np.uint8)
 WORD: Final = np.dtype(np.int64)
+INT64: Final = pa.int64()
 
 
 def can_be_plain(schema: pa.Schema) -> bool:
@@ -57,10 +60,16 @@ class _Column:
         self.words = Arena(word_type(kind), reserve)
         self._valid: Arena | None = None
 
-    def append(self, values: pa.Array) -> None:
+    def extend(self, values: pa.Array) -> tuple[Words, Words]:
+        """Make room for values; return their words, and where they belong."""
         if values.null_count or self._valid is not None:
             self._append_valid(np.asarray(values.is_valid()))
-        self.words.append(words_of(values))
+        return words_of(values), self.words.extend(len(values))
+
+    @property
+    def are_keys(self) -> bool:
+        """Whether the words are keys wherever they have been: they are integers, and none is null."""
+        return self._valid is None and (self._kind == INT64 or pa.types.is_timestamp(self._kind))
 
     def view(self) -> pa.Array:
         return from_words(self._kind, self.words.values, None if self._valid is None else self._valid.values)
@@ -106,12 +115,24 @@ class _Keys:
             self.computed.append(keys)
         self.rows += len(keys)
 
+    def follow(self, columns: list[_Column], rows: int) -> bool:
+        """Take the first rows' keys to be a column's words if they have been so far; tell whether that is certain."""
+        home = next((column for column in columns if column.words is self.column), None)
+        if self.computed is not None or home is None or not home.are_keys:
+            return False
+        self.rows = rows
+        return True
+
     @property
     def values(self) -> Int64s:
         """The keys."""
         arena = self.column if self.computed is None else self.computed
         assert arena is not None, "keys are read after some were added"
         return arena.values
+
+
+def _address(words: Words) -> int:
+    return address_of(words.view(BYTE))
 
 
 def _is_view(keys: Int64s, words: Arena) -> bool:
@@ -155,15 +176,19 @@ class PlainRows:
         """All rows held."""
         return self.rows.slice(self.dropped)
 
-    def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent) -> None:
+    def append(self, rows: pa.RecordBatch, numbers: Numbers | None, place: Extent, team: int = ALONE) -> None:
         """Add rows behind the last one."""
-        for column, values in zip(self._columns, rows.columns, strict=True):
-            column.append(values)
+        copies = [column.extend(values) for column, values in zip(self._columns, rows.columns, strict=True)]
         if numbers is not None:
             if not self._numbers:
                 self._numbers = [Arena(WORD, self._reserve) for _ in numbers]
-            for arena, own in zip(self._numbers, numbers, strict=True):
-                arena.append(own)
+            copies += [(own, arena.extend(len(own))) for arena, own in zip(self._numbers, numbers, strict=True)]
+        if stretches(team, rows.num_rows) > 1:
+            words = [(_address(source), _address(target), target.itemsize) for source, target in copies]
+            copy_values(team, copy_stretch(), np.array(words, np.int64), rows.num_rows)
+        else:
+            for source, target in copies:
+                target[:] = source
         self.appended += rows.num_rows
         if not self._steps or self._steps[-1].rows >= self._step:
             self._steps.append(_Step(0, Extent()))
@@ -245,7 +270,7 @@ class PlainRows:
         """Return the rows' keys on an axis: a view of the column that has them, or computed once for every row."""
         with self._adding:  # threads that probe at the same time ask for the same keys
             known = self._keys.setdefault(axis, _Keys())
-            if known.rows < self.appended:
+            if known.rows < self.appended and not known.follow(self._columns, self.appended):
                 known.add(keys_of(self.rows.slice(known.rows)), self._columns, self._reserve)
             return known.values
 

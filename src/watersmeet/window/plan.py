@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from watersmeet.columns.dictionaries import held_schema
 from watersmeet.columns.hidden import is_hidden
+from watersmeet.columns.keys import Shift, shifts
 from watersmeet.columns.widths import fixed_width
 from watersmeet.spec.durations import format_duration
 from watersmeet.spec.errors import ColumnTypeError, SchemaError, SpecificationError
@@ -61,6 +62,13 @@ class JoinPlan:
         """The numbers of each branch's own axes."""
         ends = accumulate(map(len, self.branches), initial=len(self.axes))
         return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
+
+    @cached_property
+    def shifts(self) -> dict[tuple[int, StreamName], list[Shift] | None]:
+        """By the number of an axis and a probing side, how far the ranges of its keys lie from the keys."""
+        return {
+            (number, side): shifts(axis, side) for number, axis in enumerate(self.every_axis) for side in OTHER_SIDE
+        }
 
     @cached_property
     def pair_width(self) -> int | None:

@@ -73,7 +73,7 @@ class Segment:
         """Store rows (at least one) whose sorted keys are known already."""
         self.enter(entries)
         self.place.include(place)
-        self.payload.append(rows, arrival, place)
+        self.payload.append(rows, arrival, place, entries.team)
 
     def enter(self, entries: Entries) -> None:
         """Put rows (at least one) into the index; they are stored elsewhere."""

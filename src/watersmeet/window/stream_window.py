@@ -14,7 +14,7 @@ has not are excluded by a check of the window, which only segments at an edge of
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -31,10 +31,12 @@ from watersmeet.window.creation import Creator, Neighbours
 from watersmeet.window.edge import pays
 from watersmeet.window.expiry import Departed
 from watersmeet.window.payload import Extent, Stored
+from watersmeet.window.plain_rows import PlainRows
 from watersmeet.window.plan import JoinPlan
 from watersmeet.window.range_match import RangeMatch, complements
 from watersmeet.window.sample import sample_rows
 from watersmeet.window.segment import Segment, expanded
+from watersmeet.window.together import can_meet_together, meet_together
 from watersmeet.window.verify import Candidates, Verifier
 
 __all__ = ["Match", "StreamWindow"]
@@ -130,14 +132,36 @@ class StreamWindow:
 
         Only the oldest ``segments`` are looked at, if their number is given.
         """
+        reached = list(self._reached(batch, segments))
+        if self._can_meet_together(reached, batch):
+            yield from self._met_together(reached, batch)
+            return
         candidates: Iterator[Candidates] = (
-            some
-            for segment, inside in self._reached(batch, segments)
-            for some in self._candidates(segment, batch, inside=inside)
+            some for segment, inside in reached for some in self._candidates(segment, batch, inside=inside)
         )
         if self.plan.residual is not None:
             candidates = self._verifier.satisfying(self.plan.residual, candidates, batch)
         yield from _matches(candidates)
+
+    @property
+    def shares_work(self) -> bool:
+        """Whether a batch that probes all segments is carried out by its team."""
+        return self.plan.residual is None and can_meet_together(self.segments)
+
+    def _can_meet_together(self, reached: Sequence[tuple[Segment, bool]], batch: KeyedBatch) -> bool:
+        """Tell whether nothing but keys and arrival numbers decides about the pairs with these segments."""
+        if self.plan.residual is not None or not can_meet_together([segment for segment, _ in reached]):
+            return False
+        return not any(self._is_beyond_keys(segment, batch) for segment, _ in reached)
+
+    def _met_together(self, reached: Sequence[tuple[Segment, bool]], batch: KeyedBatch) -> Iterator[Match]:
+        for segment, inside, found in meet_together(self._verifier, reached, batch):
+            if isinstance(found, Ranges):
+                yield from _matches(self._verified(segment, segment, expanded(iter([found])), batch, inside=inside))
+            else:
+                stored = segment.payload
+                assert isinstance(stored, PlainRows), "of rows in chunks a segment has no numbers"
+                yield Match(found.who, stored.rows, found.row, stored)
 
     def find(self, batch: KeyedBatch) -> Iterator[Match | RangeMatch]:
         """Yield what :meth:`probe` does: as ranges, where the index answers with them and leaves nothing to verify.

@@ -184,7 +184,7 @@ class Verifier:
         if self.plan.time is None:
             assert stored.numbers is not None
             return stored.numbers[0]
-        return self._keys(stored, self.plan.time, ())
+        return self.stored_keys(stored, self.plan.time, ())
 
     def not_found_before(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, branch: int, borders: Borders) -> Pairs:
         """Return the candidates that lie in no earlier branch: that has found them already."""
@@ -197,9 +197,10 @@ class Verifier:
 
     def _hits(self, stored: Stored, pairs: Pairs, batch: KeyedBatch, axis: int, borders: Borders) -> tuple[Bools, int]:
         """Return which candidates lie in the ranges of an axis, and their number."""
-        return in_ranges(pairs, batch.ranges(axis, borders), self._keys(stored, axis, borders))
+        return in_ranges(pairs, batch.ranges(axis, borders), self.stored_keys(stored, axis, borders))
 
-    def _keys(self, stored: Stored, axis: int, borders: Borders) -> Int64s:
+    def stored_keys(self, stored: Stored, axis: int, borders: Borders) -> Int64s:
+        """Return stored rows' keys on an axis."""
         own, schemas = self.plan.every_axis[axis], self.plan.schemas
         return stored.keys(axis, lambda rows: axis_keys(own, self.side, rows, schemas, borders))
 

@@ -104,7 +104,8 @@ class Layout:
 
     def stored_columns(self, probing: KeyedBatch, matches: list[Match]) -> Columns:
         """Gather the columns of stored rows for the pairs that a batch found."""
-        return gather_stored(matches, None if self.columns is None else self.columns[OTHER_SIDE[probing.side]])
+        columns = None if self.columns is None else self.columns[OTHER_SIDE[probing.side]]
+        return gather_stored(matches, columns, probing.team)
 
     def table(self, probing: StreamName, own: Columns, stored: Columns) -> pa.Table:
         """Return pairs as a table from gathered columns; ``probing`` is the probing batch's side."""

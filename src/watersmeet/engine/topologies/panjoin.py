@@ -6,19 +6,26 @@ once, (3) *send* the commands of a push, (4) *process* them, (5) *feed back* the
 driver. Gathering the columns of pairs is a command too, one for each side. No command waits for it, so it fills the
 time in which a worker would wait for another.
 
-Departures. Workers share one memory, which has two advantages. First, the manager's thread is a worker too, so a join
-on one core needs no other thread and is as fast as ``kang``. Second, any worker may work on any subwindow. There are
-only two or three subwindows, so a batch's sorted probes are divided instead, a stretch of keys for each command, and a
-free worker takes the next one. So cores are kept busy without dividing the window into more subwindows, each of which
-all probes would have to search. If an index alone answers a stretch, that takes little time, and the Python around it
-runs in one thread at a time: such batches are cut into few, long stretches.
+Departures. Workers share one memory, so any of them may work on any subwindow, and a window is not divided further for
+their sake: each subwindow is one more that all probes must search.
+
+*Commands that all workers carry out together.* This is the normal case. The manager, the caller's thread, gives one
+command after the other, and each is a compiled function in which every worker takes stretches of the batch until none
+is left (:mod:`watersmeet.kernels.team`). Workers run no Python between commands, so none waits for the interpreter, and
+the manager is a worker too: on one core this is ``kang``. What a push returns does not depend on the workers' number.
+
+*Commands that each one worker carries out.* They are for what is done in Python: structures other than sorted arrays,
+rows that are held in chunks, predicates that keys do not decide, and results in another form than pairs. A batch's
+sorted probes are divided, a stretch of keys for each command, and a free worker takes the next one. Gathering the
+columns of pairs is a command too, one for each side; none waits for it, so it fills the time in which a worker would
+wait for another. If an index alone answers a stretch, the Python around it is most of the work: such batches are cut
+into few, long stretches.
 
 Invariant: a command waits for the commands whose effects it must see, and for those that must not see its own. Right
 rows probe the left window when the left batch is in it, and are inserted when all left rows have probed the right
-window. So a pair of two new rows is found once, by the right row. One of two workers can insert the left batch and then
-probe with the right one, while the other probes with the left batch and then inserts the right one: that is the same
-work for both. Pairs may be gathered while their rows' window grows: a match refers to the memory in which it found its
-rows, and that never changes. Results in portions (``pushes``) are found in the caller's thread alone.
+window. So a pair of two new rows is found once, by the right row. Pairs may be gathered while their rows' window grows:
+a match refers to the memory in which it found its rows, and that never changes. Results in portions (``pushes``) are
+found in the caller's thread alone.
 
 *Submitted slices.* A manager in a thread of its own carries out the slices that are submitted, one after the other.
 A pushed slice is carried out by the caller, who waits for it anyway. On one core submitting a slice is joining it.
@@ -36,6 +43,7 @@ import pyarrow as pa
 
 from watersmeet.columns.gather import Columns
 from watersmeet.engine.intake import Slice
+from watersmeet.engine.team import Team
 from watersmeet.engine.threads import Crew, Inbox
 from watersmeet.engine.topologies.contract import Layout
 from watersmeet.engine.topologies.whole_windows import WholeWindows
@@ -161,6 +169,8 @@ class PanJoin(WholeWindows):
         self._least_probes = 1 if scans else LEAST_PROBES
         self._least_stretch = self._least_probes if scans or verifies else LEAST_STRETCH
         self._most_stretches = layout.cores if scans or verifies else MOST_STRETCHES
+        self._shares = layout.cores == 1 or not (scans or verifies or layout.form is not None)
+        self._team = Team(layout.cores if self._shares else 1)
         self._crew = Crew()
         self._beside = Crew()
         self._manager: Inbox[Slice | Bounds] = self._beside.hire(
@@ -221,11 +231,27 @@ class PanJoin(WholeWindows):
 
     def _carried_out(self, part: Slice) -> list[pa.Table]:
         left, right = part.left, part.right
+        if self._shares and all(window.shares_work for window in self._windows.values()):
+            return self._shared(part)
         most = self._stretches(len(left), len(right))
         stretches = self._cut(left, most), self._cut(right, most)
         self._process(self._commands(left, right, *stretches), sum(map(len, stretches)), max(len(left), len(right)))
         self._have_met(part)
         return [table for some in stretches for stretch in some for table in stretch.results()]
+
+    def _shared(self, part: Slice) -> list[pa.Table]:
+        """Give the commands for a push one after the other, each to all workers (steps 2 to 5)."""
+        found: list[pa.Table] = []
+        if max(len(part.left), len(part.right)) >= self._least_probes:
+            self._team.begin()
+        for batch in (part.left, part.right):
+            batch.team = self._team.address
+            self._windows[batch.side].announce(batch)
+        for batch in (part.left, part.right):
+            found += self._layout.results(self._windows[OTHER_SIDE[batch.side]], batch)
+            self._insert(batch)
+        self._have_met(part)
+        return found
 
     def _commands(
         self, left: KeyedBatch, right: KeyedBatch, left_stretches: list[_Share], right_stretches: list[_Share]
@@ -290,3 +316,4 @@ class PanJoin(WholeWindows):
         """Stop the manager and the workers."""
         self._beside.close()
         self._crew.close()
+        self._team.close()

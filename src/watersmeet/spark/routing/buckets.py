@@ -13,7 +13,8 @@ from watersmeet.arrays import Float64s, Int64s
 from watersmeet.balance.placement import Span
 from watersmeet.columns.keys import axis_keys, axis_values
 from watersmeet.columns.vectors import to_float
-from watersmeet.kernels.keys import shift_ranges
+from watersmeet.kernels.keys import shift_ranges, shift_stretch
+from watersmeet.kernels.team import ALONE
 from watersmeet.spec.expression import StreamName
 from watersmeet.spec.normal import Axis
 from watersmeet.spec.typing import Schemas
@@ -66,9 +67,8 @@ def _of_integers(key: Int64s, reach: Reach, width: Fraction) -> Span:
     if reach == HERE:
         bucket = key // step
         return bucket, bucket
-    ends = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
-    shift_ranges(key, int(reach[0]), True, int(reach[1]), True, *ends)  # noqa: FBT003
-    return ends[0] // step, ends[1] // step
+    low, high, _ = shift_ranges(ALONE, shift_stretch(), key, int(reach[0]), True, int(reach[1]), True)  # noqa: FBT003
+    return low // step, high // step
 
 
 def _of_floats(values: Float64s, reach: Reach, width: Fraction) -> Span:
