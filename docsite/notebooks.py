@@ -48,14 +48,14 @@ def run(notebook: Path) -> dict[str, Any]:
     import nbformat  # noqa: PLC0415 -- of the extra dev; a site is built without
     from nbclient import NotebookClient  # noqa: PLC0415 -- likewise
 
-    node = nbformat.read(notebook, as_version=4)
+    node = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
         place = {"metadata": {"path": folder}}
         NotebookClient(node, timeout=600, record_timing=False, resources=place).execute()
     for cell in node.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-    given: dict[str, Any] = json.loads(nbformat.writes(node))
+    given: dict[str, Any] = json.loads(nbformat.writes(node))  # type: ignore[no-untyped-call]
     return given
 
 
