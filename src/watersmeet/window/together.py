@@ -56,8 +56,11 @@ def can_meet_together(segments: Iterable[Segment]) -> bool:
 def meet_together(verifier: Verifier, reached: Sequence[tuple[Segment, bool]], batch: KeyedBatch) -> Iterator[Met]:
     """Yield the pairs of a batch with the segments that it reaches.
 
-    Where one piece alone has too many candidates, they are yielded as ranges, and have not been checked.
+    Where one piece alone has too many candidates, they are yielded as ranges, and have not been checked. An axis whose
+    conditions contradict each other lets nothing through, and has no check that could say so.
     """
+    if not all(axis.differences.parts for axis in verifier.plan.axes):
+        return
     for order, some in groupby(reached, lambda each: each[0].choice.order):
         segments = list(some)
         for probes in batch.probes(order):
