@@ -22,6 +22,8 @@ from streams import metrics_of, run, stream
 from watersmeet.spec.streams import read_predicate
 from watersmeet.spec.window import windows_of
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # PySpark's own warnings are not ours to mend
+
 Streams = Callable[[str, list[pa.Table]], Path]
 
 SPAN = 1_000_000
