@@ -2,7 +2,8 @@
 
 Nothing is changed in the work tree: each worker has a copy of it in a scratch folder, changes one place there, runs the
 tests named for it and puts the place back. Before that the same tests have to pass unchanged. Mutants of kernels run
-uncompiled, since Numba's cache does not see a change in a kernel that another one calls.
+uncompiled, since Numba's cache does not see a change in a kernel that another one calls. Only compiled kernels have
+threads, so those that divide work among threads run compiled; all are compiled anew where others call them.
 
 A mutant that is known to change nothing that matters says why; it is expected to survive. Exit status 1 means that
 another one survived, that tests failed without any change, or that a place is no longer there (*stale*).
@@ -33,6 +34,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 LIST: Final = Path(__file__).with_name("mutants.toml")
 COPIED: Final = ["src", "tests", "soak", "pyproject.toml", "README.md"]
 PACKAGE: Final = "src/watersmeet/"
+COMPILED: Final = ("kernels/sorting.py", "kernels/team.py", "kernels/together.py")
+"""Kernels that run compiled."""
+CALLED: Final = "kernels/team.py"
+"""The one of them whose functions are compiled into kernels of other files."""
 PATIENCE: Final = 600
 """Seconds after which tests that hang have noticed."""
 
@@ -54,7 +59,7 @@ class Mutant:
     @property
     def is_uncompiled(self) -> bool:
         """Whether its tests run with Numba's compiler off."""
-        return self.file.startswith("kernels/")
+        return self.file.startswith("kernels/") and self.file not in COMPILED
 
     @property
     def needs_spark(self) -> bool:
@@ -85,6 +90,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._compiled = folder / "compiled"
         for name in COPIED:
             source, target = ROOT / name, folder / name
             if source.is_dir():
@@ -97,11 +103,17 @@ class Copy:
         """Apply a change, run its tests, and put the place back."""
         file = self._folder / PACKAGE / mutant.file
         whole = file.read_text(encoding="utf-8")
-        file.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
+
+        def write(text: str) -> None:
+            file.write_text(text, encoding="utf-8")
+            if mutant.file == CALLED:
+                shutil.rmtree(self._compiled, ignore_errors=True)
+
+        write(whole.replace(mutant.old, mutant.new))
         try:
             noticed = not self.tests_pass(mutant)
         finally:
-            file.write_text(whole, encoding="utf-8")
+            write(whole)
         return "killed" if noticed else "harmless" if mutant.harmless else "survived"
 
     def tests_pass(self, mutant: Mutant) -> bool:
@@ -111,6 +123,7 @@ class Copy:
             "PYTHONPATH": os.pathsep.join([str(self._folder / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYTHONDONTWRITEBYTECODE": "1",
             "NUMBA_DISABLE_JIT": str(int(mutant.is_uncompiled)),
+            "NUMBA_CACHE_DIR": str(self._compiled),
         }
         arguments = [part for test in mutant.tests for part in test.split(" ", 2)]
         try:

@@ -14,10 +14,19 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from topologies import PREDICATES, WINDOWS, disturbed, join_of, small_windows, stream, threads_left
+from topologies import PREDICATES, WINDOWS, disturbed, expected, join_of, run, small_windows, stream, threads_left
+from watersmeet.engine.team import LEAST_ROWS, Team
+from watersmeet.kernels.team import stretches
+from watersmeet.spec.window import Window
 from watersmeet.window.stream_window import StreamWindow
 
 BY_KEYS = ["band", "equality", "equality and band"]
+CHECKED = {
+    "band": PREDICATES["band"],
+    "equality and band": PREDICATES["equality and band"],
+    "a check after the search": f"{PREDICATES['band']} AND left.k = right.k",
+    "ranges of which one must hold": f"{PREDICATES['band']} AND left.k <> right.k",
+}
 
 
 def found(join: wm.StreamJoin, pushes: list[tuple[pa.Table, pa.Table]]) -> list[pa.Table]:
@@ -38,6 +47,62 @@ def test_thousands_of_schedules_give_the_same_results_in_the_same_order(window: 
                     with disturbed(seed):
                         together = found(join_of(PREDICATES[name], WINDOWS[window], **options, cores=cores), pushes)
                     assert together == alone, (name, seed, cores)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("on", CHECKED)
+def test_oracle_sorted_arrays_meet_a_batch_together(on: str, window: str) -> None:
+    """Every check, in arrays of several segments, by threads that have a few probes each."""
+    for seed in range(3):
+        pushes = stream(seed, most_rows=30)
+        with small_windows(), disturbed(seed):
+            join = join_of(CHECKED[on], WINDOWS[window], topology="panjoin", structure="bi_sort", cores=1 + seed)
+            assert run(join, pushes) == expected(CHECKED[on], WINDOWS[window], pushes)
+
+
+def same_keys(first: int, count: int, second: int) -> pa.Table:
+    """Return rows of one key and one timestamp, as :func:`stream` gives them."""
+    times = pa.array([second * 1_000_000] * count, pa.timestamp("us"))
+    return pa.table({"id": np.arange(first, first + count), "ts": times, "x": [1] * count, "k": [1] * count})
+
+
+ORDERED = wm.count_window(left=5, right=12, order_by="ts")
+
+
+@pytest.mark.parametrize(
+    ("window", "pushes"),
+    [
+        pytest.param(ORDERED, [(same_keys(0, 1, 2), same_keys(0, 30, 1))], id="a left row directly behind many right"),
+        pytest.param(ORDERED, [(same_keys(0, 30, 1), same_keys(0, 1, 2))], id="a right row directly behind many left"),
+        pytest.param(
+            WINDOWS["time"],
+            [
+                (same_keys(0, 6, 0), same_keys(0, 1, 0)),  # a segment to learn from: the next one has small steps
+                (same_keys(6, 6, 7), None),
+                (same_keys(12, 6, 20), None),
+                (same_keys(18, 6, 40), same_keys(1, 1, 40)),
+                (None, same_keys(2, 6, 40)),
+            ],
+            id="rows that have left the segment of others",
+        ),
+    ],
+)
+def test_oracle_rows_at_the_end_of_a_window(
+    window: Window, pushes: list[tuple[pa.Table | None, pa.Table | None]]
+) -> None:
+    with small_windows():
+        for cores in (1, 3):
+            join = join_of(PREDICATES["band"], window, topology="panjoin", structure="bi_sort", cores=cores)
+            assert run(join, pushes) == expected(PREDICATES["band"], window, pushes)
+
+
+def test_a_team_cuts_rows_into_stretches_until_it_is_closed() -> None:
+    for members in (1, 2, 5):
+        team = Team(members)
+        assert stretches(team.address, 10**6) == (4 * members if members > 1 else 1)
+        assert stretches(team.address, 2 * LEAST_ROWS - 1) == 1
+        team.close()
+        assert stretches(team.address, 10**6) == 1
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -65,10 +130,11 @@ def test_large_pushes_give_the_same_bytes_on_any_number_of_cores() -> None:
         assert pairs(cores) == alone
 
 
-def test_rows_that_meet_hundreds_are_found_some_at_a_time() -> None:
+def test_rows_that_meet_hundreds_are_found_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """More candidates than a piece of work gives at once, in a window that rows have left."""
+    monkeypatch.setattr("watersmeet.engine.team.LEAST_ROWS", 2)  # eight pieces for two cores
     counts = {}
-    for structure, cores in (("wib_tree", 1), ("bi_sort", 1), ("bi_sort", 4)):
+    for structure, cores in (("wib_tree", 1), ("bi_sort", 1), ("bi_sort", 2)):
         window = wm.time_window("300 microseconds", ts="ts")
         schema = rows(0, 1).schema
         join = wm.StreamJoin(
@@ -81,7 +147,7 @@ def test_rows_that_meet_hundreds_are_found_some_at_a_time() -> None:
             zip(together["left_at"].to_pylist(), together["right_at"].to_pylist(), strict=True)
         )
     assert len(counts["wib_tree", 1]) > 16 * 200 * 2 * 4 + 4096
-    assert counts["bi_sort", 1] == counts["wib_tree", 1] == counts["bi_sort", 4]
+    assert counts["bi_sort", 1] == counts["wib_tree", 1] == counts["bi_sort", 2]
 
 
 def test_two_joins_in_two_threads_do_not_disturb_each_other() -> None:

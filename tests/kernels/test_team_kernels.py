@@ -12,7 +12,7 @@ import pytest
 
 from watersmeet.arrays import Int64s
 from watersmeet.kernels import team as teams
-from watersmeet.kernels.atomic import add, array_at
+from watersmeet.kernels.atomic import add, array_at, load, relax
 from watersmeet.kernels.gather import copy_stretch, copy_values
 from watersmeet.kernels.sorted_keys import LINE, empty_keys
 from watersmeet.kernels.sorting import (
@@ -35,6 +35,18 @@ def count_up(arguments: int, number: int) -> None:
     """Add one to the count of a stretch, and say how large the job's own number is."""
     given = array_at(arguments, 2, np.int64)
     add(given[0] + 8 * number, given[1])
+
+
+@job
+def wait_for_all(arguments: int, number: int) -> None:  # noqa: ARG001 -- all stretches do the same
+    """Wait until all stretches have been begun, or for some seconds; count those that have seen it."""
+    given = array_at(arguments, 3, np.int64)
+    add(given[0], 1)
+    for _ in range(1 << 27):
+        if load(given[0]) == given[2]:
+            add(given[1], 1)
+            return
+        relax()
 
 
 @contextmanager
@@ -70,6 +82,17 @@ def test_every_stretch_is_carried_out_once(members: int, shaken: int) -> None:
             assert counted(team, stretches, number) == [number] * stretches + [0]
             if number % 60 == 0:
                 time.sleep(0.002)  # they fall asleep
+
+
+@pytest.mark.parametrize("members", [2, 3])
+def test_everybody_takes_part_in_every_job_awake_or_asleep(members: int) -> None:
+    with team_of(members) as team:
+        for pause in (0.02, 0, 0, 0.02):
+            time.sleep(pause)
+            begun, seen = np.zeros(1, np.int64), np.zeros(1, np.int64)
+            given = np.array([begun.ctypes.data, seen.ctypes.data, members])
+            run(team, wait_for_all(), given, members)
+            assert seen[0] == members
 
 
 def test_those_who_find_a_team_busy_work_alone() -> None:
