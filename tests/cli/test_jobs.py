@@ -85,6 +85,29 @@ def test_the_job_of_init_runs(tmp_path: Path) -> None:
     assert "\r" not in shown
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--ui", "99999"], "'--ui': Input should be less than or equal to 65535"),
+        (["--ui-host", "0.0.0.0"], "without --ui PORT"),  # noqa: S104 -- refused
+        (["--ui", "0", "--ui-host", "0.0.0.0"], "or give --ui-token"),  # noqa: S104
+        (["--ui", "0", "--ui-token", "short"], "export WATERSMEET_UI_TOKEN="),
+    ],
+)
+def test_a_page_that_cannot_be_shown_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], told: str
+) -> None:
+    file = tmp_path / "job.toml"
+    assert main(["init", str(file)]) == 0
+    code: object
+    try:
+        code = main(["run", str(file), *options])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert told in capsys.readouterr().err
+
+
 def test_schema_prints_the_schema_of_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
@@ -170,8 +193,9 @@ def test_explain_says_what_is_kept_guaranteed_and_may_go_wrong(
         "each row looks in the table when it comes",
         "with r_id as key",
         "each at least once",
-        f"goes on from its checkpoint in {tmp_path / 'checkpoint'}",
-        "kafka and delta need a package of Spark",
+        f"keeps a checkpoint in {tmp_path / 'checkpoint'}: a restart goes on there",
+        "kafka and delta need packages of Spark",
+        "`watersmeet doctor job.toml` says which",
         "a value of Kafka that is not JSON",
         "sent: without lateness",
         "all: a count window goes by the order of arrival",

@@ -123,6 +123,12 @@ CASES = {
     ),
     "a duration": ('time = "1 second"', 'time = "1 sec" <<', 'write "1 seconds"'),
     "a lateness": ('ts = "ts"', 'ts = "ts"\nlateness = "soon" <<', "the duration 'soon'"),
+    "a lateness that is a number": ('ts = "ts"', 'ts = "ts"\nlateness = 2 <<', 'lateness = "5 seconds"'),
+    "a column of Kafka's that is not kept": (
+        'topic = "quotes"',
+        'topic = "quotes"\nkeep = ["ofset"] <<',
+        'next step: write keep = ["offset"]',
+    ),
     "a negative lateness": ('ts = "ts"', 'ts = "ts"\nlateness = "-5 seconds"', "lateness='-5 seconds'"),
     "a window by time and count": (
         'time = "1 second"',
@@ -246,3 +252,9 @@ def test_variables_of_the_environment_are_filled_in(monkeypatch: pytest.MonkeyPa
     quotes = file.job.streams["quotes"]
     assert isinstance(quotes, KafkaSource)
     assert quotes.topic == "quotes of today"
+
+
+def test_a_duration_is_told_without_what_toml_has_not() -> None:
+    with pytest.raises(JobError) as raised:
+        job_of(GOOD.replace('"5 seconds"', '"soon"'), Path("job.toml"))
+    assert raised.value.allowed.startswith("numbers with units in full")

@@ -16,11 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from streams import write_files
+from watersmeet.jobs.model import KafkaSource
 from watersmeet.jobs.problems import JobError
 from watersmeet.jobs.reading import JobFile, read_job
 from watersmeet.jobs.runner import QueryFailedError, run_job
+from watersmeet.jobs.sources import _of_kafka
 from watersmeet.jobs.stop import Stop
 from watersmeet.live.figures import MicroBatch
 from watersmeet.live.history import Figures
@@ -254,6 +257,14 @@ def test_what_only_spark_can_refuse_has_its_line_too(spark: SparkSession, home: 
         run(spark, job(home, STREAMS.replace(old, new) + TO_FILES))
     assert [number for number, _ in raised.value.problems] == [line]
     assert told in str(raised.value)
+
+
+def test_a_record_of_kafka_keeps_where_it_stands(spark: SparkSession) -> None:
+    given = {"format": "kafka", "servers": "localhost:1", "topic": "t", "schema": "id INT"}
+    source = KafkaSource.model_validate({**given, "keep": ["partition", "offset"]})
+    records = spark.createDataFrame([(b'{"id": 5}', 1, 42)], "value binary, partition int, offset long")
+    (row,) = records.select(*_of_kafka(source, StructType.fromDDL("id INT"))).collect()
+    assert row.asDict() == {"id": 5, "partition": 1, "offset": 42}
 
 
 def test_delta_without_its_package_says_what_to_add(spark: SparkSession, home: Path) -> None:

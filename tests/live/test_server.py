@@ -98,7 +98,9 @@ def test_a_page_may_come_before_the_first_micro_batch() -> None:
         connection, messages = listen(empty)
         assert next(messages)["points"] == []
         connection.close()
-        assert "watersmeet_micro_batches_total 0.0" in ask(empty, "/metrics")[2]
+        text = ask(empty, "/metrics")[2]
+        assert "watersmeet_micro_batches_total 0.0" in text
+        assert "watersmeet_query_active 0.0" in text  # nobody has started it
 
 
 def test_metrics_are_the_sums_of_the_figures(server: Server, figures: Figures) -> None:

@@ -183,7 +183,10 @@ def _on_spark(path: Path | None) -> Iterator[Finding]:
     with _quiet() as log:
         try:
             with stage(f"Spark starts on {part.master or 'this machine'}"):
-                spark = job_session(part, "watersmeet doctor")
+                spark = job_session(part, "watersmeet doctor", log)
+        except WatersmeetError as error:
+            yield Finding(Level.WRONG, error.given, error.next_step)
+            return
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is what the doctor is asked for
             yield Finding(Level.WRONG, f"Spark does not start: {str(error).splitlines()[0]}", f"look at {log}")
             return

@@ -1,4 +1,4 @@
-"""Optional packages: a command loads those that it needs, and its error says how to install a missing one."""
+"""What commands are refused for: wrong usage, or a missing optional package; the error says how to install that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from types import ModuleType
 
 from watersmeet.spec.errors import WatersmeetError
 
-__all__ = ["MissingExtraError", "is_installed", "load"]
+__all__ = ["MissingExtraError", "WrongUsageError", "is_installed", "load"]
+
+
+class WrongUsageError(WatersmeetError, ValueError):
+    """The command line is wrong."""
 
 
 class MissingExtraError(WatersmeetError, ImportError):

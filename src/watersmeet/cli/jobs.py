@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.cli.demo.screen import SCREEN
+from watersmeet.cli.extras import WrongUsageError
 from watersmeet.jobs.display import Display
 from watersmeet.jobs.example import EXAMPLE
 from watersmeet.jobs.explain import explain as explained
@@ -32,7 +33,15 @@ class Page:
 
     def open(self, figures: Figures) -> Server:
         """Show a query's figures, until it ends."""
-        server = serve(figures, self.port, host=self.host, token=self.token)
+        try:
+            server = serve(figures, self.port, host=self.host, token=self.token)
+        except SpecificationError as error:  # of the token or its absence: the command line takes no wrong port
+            raise WrongUsageError(
+                f"--ui {self.port} --ui-host {self.host}: {error.given}",
+                error.allowed,
+                "export WATERSMEET_UI_TOKEN=\"$(python -c 'import secrets; print(secrets.token_urlsafe())')\","
+                " or give --ui-token, or leave --ui-host out",
+            ) from error
         SCREEN.print(f"live page: {server.url}", highlight=False)
         return server
 
@@ -52,7 +61,7 @@ def run(path: Path, page: Page | None) -> int:
         if log is not None:
             stack.enter_context(stderr_into(log))
         stack.enter_context(display)
-        run_job(file, display, stop, figures)
+        run_job(file, display, stop, figures, log=log)
     print(display.summary())
     return 0
 

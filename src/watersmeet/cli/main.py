@@ -21,7 +21,7 @@ from watersmeet import __version__
 from watersmeet.cli.demo.in_process import join_in_process
 from watersmeet.cli.demo.market import DEFAULT_ROWS
 from watersmeet.cli.demo.on_spark import join_on_spark
-from watersmeet.cli.extras import load
+from watersmeet.cli.extras import WrongUsageError, load
 from watersmeet.jobs.problems import JobError
 from watersmeet.spec.errors import WatersmeetError
 
@@ -30,6 +30,7 @@ __all__ = ["guarded", "main"]
 PROGRAM: Final = "watersmeet"
 WRONG: Final = 2
 INTERRUPTED: Final = 130
+LOOPBACK: Final = "127.0.0.1"
 
 Command = Callable[[], int]
 JobArgument = Annotated[Path, typer.Argument(metavar="JOB", help="A job file, in TOML.", show_default=False)]
@@ -67,7 +68,7 @@ def guarded(program: str, command: Command) -> int:
         return WRONG
     except WatersmeetError as error:
         print(f"{program}: {error}", file=sys.stderr)
-        return 1
+        return WRONG if isinstance(error, WrongUsageError) else 1
     except KeyboardInterrupt:
         print(f"\n{program}: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -126,17 +127,24 @@ def demo(
 def run(
     job: JobArgument,
     *,
-    ui: Annotated[int | None, typer.Option(metavar="PORT", help="Show a live page; 0: on a free port.")] = None,
-    ui_host: Annotated[str, typer.Option(metavar="HOST", help="Its address; another one needs a token.")] = "127.0.0.1",
+    ui: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65_535, help="Show a live page; 0: on a free port.")
+    ] = None,
+    ui_host: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Its address; another one needs a token.", show_default=LOOPBACK),
+    ] = None,
     ui_token: Annotated[
         str | None, typer.Option(metavar="TOKEN", envvar="WATERSMEET_UI_TOKEN", help="What its clients have to know.")
     ] = None,
 ) -> Command:
     """run the job of a file on Spark, until it ends or is asked to"""  # noqa: D400, D403
+    if ui_host is not None and ui is None:
+        raise typer.BadParameter(f"--ui-host {ui_host} without --ui PORT, which shows the page")
 
     def run_it() -> int:
         jobs = _jobs("run")
-        code: int = jobs.run(job, None if ui is None else jobs.Page(ui, ui_host, ui_token))
+        code: int = jobs.run(job, None if ui is None else jobs.Page(ui, ui_host or LOOPBACK, ui_token))
         return code
 
     return run_it

@@ -237,12 +237,12 @@ def _window(path: Path, window: WindowPart, join: PairJoin | ManyJoin) -> Iterat
                 try:
                     parse_duration(getattr(window, key))
                 except WatersmeetError as error:
-                    yield Problem.of((*path, key), error)
+                    yield _duration((*path, key), error)
                     return
         try:
             window_of(join)
         except WatersmeetError as error:
-            yield Problem.of((*path, "time" if window.time is not None else "count"), error)
+            yield _duration((*path, "time" if window.time is not None else "count"), error)
 
 
 def _circles(job: Job) -> Iterator[Problem]:
@@ -294,4 +294,9 @@ def _trigger(job: Job) -> Iterator[Problem]:
         try:
             parse_duration(every)
         except WatersmeetError as error:
-            yield Problem.of(("trigger", "every"), error)
+            yield _duration(("trigger", "every"), error)
+
+
+def _duration(path: Path, error: WatersmeetError) -> Problem:
+    """Return the problem of a duration in a file, which has no ``timedelta``."""
+    return Problem(path, error.given, error.allowed.removeprefix("a datetime.timedelta, or "), error.next_step)

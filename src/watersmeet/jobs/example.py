@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyspark
+
+from watersmeet.jobs.packages import lines_for
+
 __all__ = ["EXAMPLE"]
 
 EXAMPLE: Final = """\
@@ -33,7 +37,7 @@ select = ["timestamp AS ts", "CAST(value % 7 AS INT) AS symbol", "CAST(value * 5
 # schema = "ts TIMESTAMP, symbol INT, price INT"
 # files_per_trigger = 10
 #
-# A stream from Kafka, whose values are JSON objects:
+# A stream from Kafka, whose values are JSON objects; it needs a package, see [spark.settings]:
 # [streams.trades]
 # format = "kafka"
 # servers = "localhost:9092"
@@ -67,4 +71,5 @@ memory = "1g"
 
 [spark.settings]
 spark.sql.shuffle.partitions = 2
-"""
+# For Kafka, Spark's package of its own:
+""" + "".join(f"# {line}\n" for line in lines_for("kafka", pyspark.__version__))

@@ -48,7 +48,7 @@ def explain(file: JobFile) -> str:
         "Joins": [line for name in in_order(job) for line in _join(job, name)],
         "Sink": list(_sink(file)),
         "How it runs": list(_run(file)),
-        "What may go wrong": list(_risks(job)) or ["nothing that can be seen from here"],
+        "What may go wrong": list(_risks(file)) or ["nothing that can be seen from here"],
     }
     told = [f"{job.name} ({file.file.name})"]
     for title, lines in sections.items():
@@ -179,11 +179,13 @@ def _run(file: JobFile) -> Iterator[str]:
     if job.checkpoint is None:
         yield "without a checkpoint: each start begins anew"
     else:
-        yield f"goes on from its checkpoint in {file.folder(job.checkpoint)}, with every row from before"
+        folder = file.folder(job.checkpoint)
+        yield f"keeps a checkpoint in {folder}: a restart goes on there, with every row from before"
     yield f"on {job.spark.master or 'all cores of this machine'}, {job.spark.memory} for the driver's JVM"
 
 
-def _risks(job: Job) -> Iterator[str]:
+def _risks(file: JobFile) -> Iterator[str]:
+    job = file.job
     if any(isinstance(source, KafkaSource) for source in job.streams.values()):
         yield "a value of Kafka that is not JSON of the schema gives a row of nulls, which meets nobody (null_rows)"
     for name, part in job.joins.items():
@@ -197,7 +199,9 @@ def _risks(job: Job) -> Iterator[str]:
     used = {part.format for part in (*job.streams.values(), *job.tables.values(), job.sink)}
     packages = [name for name in ("kafka", "delta") if name in used]
     if packages and not any(key.startswith("spark.jars") for key in job.spark.settings):
-        yield f"{' and '.join(packages)} need a package of Spark, and [spark.settings] names none (spark.jars.packages)"
+        they, need = " and ".join(packages), "need packages" if len(packages) > 1 else "needs a package"
+        which = f"`watersmeet doctor {file.file.name}` says which"
+        yield f"{they} {need} of Spark, and [spark.settings] names none; {which}"
 
 
 def _risks_of_window(name: str, window: Window | Windows | None) -> Iterator[str]:

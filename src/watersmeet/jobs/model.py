@@ -76,6 +76,9 @@ class KafkaSource(Part):
     columns: Text = Field(alias="schema", description=SCHEMA, examples=[TRADES])
     key: Name | None = Field(default=None, description="A column to put the record's key into, as text.")
     arrival: Name | None = Field(default=None, description="A column to put the record's own timestamp into.")
+    keep: list[Literal["topic", "partition", "offset"]] = Field(
+        default_factory=list, description="Columns to keep beside those of the schema: where the record stands."
+    )
     starting_offsets: Text = Field(
         default="latest",
         description="Where the first start begins: `earliest`, `latest`, or JSON of offsets by partition.",

@@ -204,9 +204,11 @@ def _no_format(path: Path, given: object, told: Mapping[str, Any]) -> Problem:
 
 def _one_of(path: Path, given: object, told: Mapping[str, Any]) -> Problem:
     known = re.findall(r"['\"]([^'\"]*)['\"]", str(told["expected"]))
-    key, allowed = path[-1], ", ".join(f'"{name}"' for name in known)
+    key = next(part for part in reversed(path) if isinstance(part, str))  # above the number of an array's element
+    allowed = ", ".join(f'"{name}"' for name in known)
     near = get_close_matches(str(given), known, 1)
-    step = f'write {key} = "{near[0] if near else known[0]}"'
+    one = f'"{near[0] if near else known[0]}"'
+    step = f"write {key} = {one if key == path[-1] else f'[{one}]'}"
     if key != "how":
         return Problem(path, f"{_written(given)} is no {key}", allowed, step)
     try:
@@ -273,6 +275,10 @@ EXAMPLES: Final = {
     "ts": 'ts = "ts"',
     "select": 'select = ["ts", "symbol", "price * 100 AS cents"]',
     "partition_by": 'partition_by = ["day"]',
+    "keep": 'keep = ["partition", "offset"]',
+    "lateness": 'lateness = "5 seconds"',
+    "idle": 'idle = "1 minute"',
+    "every": 'every = "5 seconds"',
     "streams": '[streams.trades] with format = "parquet" and the rest below it',
     "joins": '[joins.pairs] with left = "trades" and the rest below it',
     "window": 'window = { time = "1 second", ts = "ts" }',

@@ -5,6 +5,8 @@ query every few milliseconds, and stops it as soon as it rests or has done one m
 have begun; Spark breaks it off and runs the same one at the next start, so nothing is lost, and nothing comes twice
 where the sink takes each micro-batch once.
 
+*Not starting.* If Spark gives up while it starts, for a package that is not to be had, its log alone has the reason.
+
 *Failing.* A query fails with a long text of the JVM's. If watersmeet raised it, its three parts are what is told.
 """
 
@@ -13,9 +15,11 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, Protocol
 
 import pyarrow as pa
+import pyspark
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,9 +29,11 @@ from watersmeet.jobs.checks import result_of
 from watersmeet.jobs.joins import results
 from watersmeet.jobs.model import SparkPart
 from watersmeet.jobs.observation import observed
+from watersmeet.jobs.packages import lines_for
 from watersmeet.jobs.reading import JobFile
 from watersmeet.jobs.sinks import writer
-from watersmeet.jobs.sources import SPARK_ERRORS, missing_format, refused_by_spark
+from watersmeet.jobs.sources import SPARK_ERRORS, missing_format, refused_by_spark, said_by_spark
+from watersmeet.jobs.spark_log import reason_in
 from watersmeet.jobs.stop import Stop, shielding_children
 from watersmeet.live.figures import MicroBatch
 from watersmeet.live.history import Figures
@@ -35,7 +41,7 @@ from watersmeet.live.watch import looks
 from watersmeet.spark.session import RECOMMENDED, check_session
 from watersmeet.spec.errors import WatersmeetError
 
-__all__ = ["QueryFailedError", "Show", "job_session", "run_job"]
+__all__ = ["NotStartedError", "QueryFailedError", "Show", "job_session", "run_job"]
 
 STOPPING_POLL_SECONDS: Final = 0.01
 LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
@@ -44,6 +50,10 @@ OURS: Final = re.compile(r"watersmeet\.spec\.errors\.\w+: (.*)\n +allowed: (.*)\
 
 class QueryFailedError(WatersmeetError):
     """A query has failed while it ran."""
+
+
+class NotStartedError(WatersmeetError):
+    """Spark has not started."""
 
 
 class Show(Protocol):
@@ -62,7 +72,15 @@ class Show(Protocol):
         """Show that the query has been asked to end."""
 
 
-def run_job(file: JobFile, show: Show, stop: Stop, figures: Figures, spark: SparkSession | None = None) -> None:
+def run_job(
+    file: JobFile,
+    show: Show,
+    stop: Stop,
+    figures: Figures,
+    spark: SparkSession | None = None,
+    *,
+    log: Path | None = None,
+) -> None:
     """Run a job until it ends or is asked to.
 
     Parameters
@@ -77,12 +95,14 @@ def run_job(file: JobFile, show: Show, stop: Stop, figures: Figures, spark: Spar
         Get what its micro-batches do.
     spark
         The session; one of its own, which ends with it, if not given.
+    log
+        Where Spark's log goes, if not to the screen.
     """
     if spark is not None:
         _run(spark, file, show, stop, figures)
         return
     with shielding_children():
-        own = job_session(file.job.spark, file.job.name)
+        own = job_session(file.job.spark, file.job.name, log)
     stop.listen()
     try:
         _run(own, file, show, stop, figures)
@@ -98,8 +118,16 @@ def run_job(file: JobFile, show: Show, stop: Stop, figures: Figures, spark: Spar
     own.stop()
 
 
-def job_session(part: SparkPart, name: str) -> SparkSession:
-    """Return the session of a job: a local one, or one of a cluster with the settings that joins need."""
+def job_session(part: SparkPart, name: str, log: Path | None = None) -> SparkSession:
+    """Return the session of a job; raise with the reason, which ``log`` may have, if Spark does not start."""
+    try:
+        return _session(part, name)
+    except SPARK_ERRORS as error:
+        raise _not_started(error, log) from error
+
+
+def _session(part: SparkPart, name: str) -> SparkSession:
+    """Return a local session, or one of a cluster with the settings that joins need."""
     settings = {"spark.ui.showConsoleProgress": "false"}
     settings |= {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in part.settings.items()
@@ -113,6 +141,19 @@ def job_session(part: SparkPart, name: str) -> SparkSession:
     for key, value in (needed | settings).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _not_started(error: Exception, log: Path | None) -> NotStartedError:
+    """Return why Spark has not started, and what to do."""
+    reason = None if log is None else reason_in(log)
+    step = f"correct [spark] in the job file; the whole story is in Spark's log: {log or 'on stderr, above'}"
+    if reason is not None and "kafka" in reason:
+        step = "\n    ".join(("have in the table [spark.settings]:", *lines_for("kafka", pyspark.__version__)))
+    return NotStartedError(
+        f"Spark did not start: {reason or said_by_spark(error)}",
+        "settings with which Spark starts, and packages that its repositories have in that version",
+        step,
+    )
 
 
 def _run(spark: SparkSession, file: JobFile, show: Show, stop: Stop, figures: Figures) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.types import StructType
 
 from watersmeet.jobs.model import DeltaSource, FileSource, KafkaSource, RateSource, Table
+from watersmeet.jobs.packages import lines_for
 from watersmeet.jobs.problems import JobError
 from watersmeet.jobs.reading import JobFile
 from watersmeet.jobs.toml_lines import Path
@@ -29,18 +31,11 @@ __all__ = [
     "read_stream",
     "read_table",
     "refused_by_spark",
+    "said_by_spark",
     "select",
     "texts",
 ]
 
-PACKAGES: Final = {
-    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",
-    "delta": "io.delta:delta-spark_2.13:RELEASE",
-}
-DELTA_SETTINGS: Final = (
-    '"spark.sql.extensions" = "io.delta.sql.DeltaSparkSessionExtension"',
-    '"spark.sql.catalog.spark_catalog" = "org.apache.spark.sql.delta.catalog.DeltaCatalog"',
-)
 NOT_FOUND: Final = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find (the )?data source")
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 """What Spark raises: PySpark knows most errors of the JVM, and wraps the others as they are."""
@@ -79,8 +74,9 @@ def read_stream(spark: SparkSession, file: JobFile, name: str) -> Rows:
         if isinstance(source, FileSource):
             frame = _with_arrival(frame, source.arrival, "_metadata.file_modification_time")
     names = [one.casefold() for one in frame.columns]
-    for key in ("key", "arrival"):
-        given = getattr(source, key, None)
+    more = [(key, getattr(source, key, None)) for key in ("key", "arrival")]
+    more += [("keep", name) for name in getattr(source, "keep", ())]
+    for key, given in more:
         if given is not None and names.count(given.casefold()) > 1:
             raise file.error((*path, key), f"{given} is also in the schema", "a name of its own", "choose another name")
     frame = select(frame, file, path, source.select)
@@ -108,7 +104,7 @@ def select(frame: DataFrame, file: JobFile, path: Path, expressions: list[str] |
         return frame.selectExpr(*expressions)
     except SPARK_ERRORS as error:
         has = f"SQL expressions over the columns {', '.join(frame.columns)}"
-        raise file.error((*path, "select"), _said(error), has, "correct the expression") from error
+        raise file.error((*path, "select"), said_by_spark(error), has, "correct the expression") from error
 
 
 def column(name: str) -> Any:  # noqa: ANN401 -- a Column of Spark Classic or of Connect
@@ -125,21 +121,19 @@ def missing_format(error: Exception, file: JobFile, path: Path, format_: str) ->
     """Return what to do where Spark does not know a format; None if that is not what the error says."""
     if NOT_FOUND.search(str(error)) is None:
         return None
-    import pyspark  # noqa: PLC0415 -- its version alone
-
-    package = PACKAGES.get(format_, format_).format(spark=pyspark.__version__)
-    settings = [f'"spark.jars.packages" = "{package}"', *(DELTA_SETTINGS if format_ == "delta" else ())]
     return file.error(
         (*path, "format"),
         f'Spark has no package for "{format_}"',
         "formats whose package the session loads, from Maven by `spark.jars.packages` or from files by `spark.jars`",
-        f"add to [spark.settings]: {'; '.join(settings)}",
+        "\n    ".join(("add to the table [spark.settings]:", *lines_for(format_, pyspark.__version__))),
     )
 
 
 def refused_by_spark(error: Exception, file: JobFile, path: Path) -> JobError:
     """Return the error for a part of the job that Spark refuses."""
-    return file.error(path, _said(error), "what Spark can read", "correct it, or look at Spark's own documentation")
+    return file.error(
+        path, said_by_spark(error), "what Spark can read", "correct it, or look at Spark's own documentation"
+    )
 
 
 def _loaded(file: JobFile, path: Path, load: Callable[[], DataFrame]) -> DataFrame:
@@ -164,27 +158,27 @@ def _schema(file: JobFile, path: Path, text: str) -> StructType:
         if isinstance(schema, StructType):
             return schema
     except SPARK_ERRORS as error:
-        given = _said(error)
+        given = said_by_spark(error)
     allowed = "names and types of columns, as Spark's DDL text"
     raise file.error((*path, "schema"), given, allowed, 'write for example "ts TIMESTAMP, symbol STRING, price INT"')
 
 
 def _of_kafka(source: KafkaSource, schema: StructType) -> list[Any]:
-    """Return the columns of a record's value, and those of its key and time that are asked for."""
+    """Return the columns of a record's value, and those of its key, time and place that are asked for."""
     value = F.from_json(F.col("value").cast("string"), schema, {"mode": "PERMISSIVE"})
     found = [value[field.name].alias(field.name) for field in schema.fields]
     if source.key is not None:
         found.append(F.col("key").cast("string").alias(source.key))
     if source.arrival is not None:
         found.append(F.col("timestamp").alias(source.arrival))
-    return found
+    return found + [F.col(name) for name in source.keep]
 
 
 def _with_arrival(frame: DataFrame, name: str | None, moment: str) -> DataFrame:
     return frame if name is None else frame.select("*", F.col(moment).alias(name))
 
 
-def _said(error: Exception) -> str:
+def said_by_spark(error: Exception) -> str:
     """Return the first sentence of what Spark says, without its codes."""
     lines = str(error).strip().split("\n")
     text = lines[1] if isinstance(error, Py4JJavaError) and len(lines) > 1 else lines[0]  # the first names a method

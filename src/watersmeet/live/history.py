@@ -98,6 +98,7 @@ class View:
     decided: tuple[Decided, ...]
     heard: float
     """When the last change was noticed here."""
+    started: bool
     ended: bool
     error: str | None
     """What the query failed with."""
@@ -134,6 +135,7 @@ class Figures:
         self._source_rows: dict[str, int] = defaultdict(int)
         self._generations: dict[str, int] = {}
         self._heard = time.time()
+        self._started = False
         self._ended = False
         self._error: str | None = None
 
@@ -150,6 +152,7 @@ class Figures:
             interval = batch.seconds if last is None else max(batch.seconds, batch.ended - last.ended)
             plain = {name: replace(join, cores=(), groups=()) for name, join in batch.joins.items()}
             skews = {name: join.skew for name, join in batch.joins.items()}
+            self._started = True
             self._points.append(Point(replace(batch, joins=plain), interval, skews))
             self._latest = batch
             self._micro_batches += 1
@@ -163,6 +166,12 @@ class Figures:
                 self._note_change(batch, name, join)
             self._announce()
         return batch
+
+    def start(self) -> None:
+        """Say that the query runs, before its first micro-batch does."""
+        with self._changed:
+            self._started = True
+            self._announce()
 
     def end(self, error: str | None = None) -> None:
         """Say that the query has ended, and with which error if there was one."""
@@ -185,6 +194,7 @@ class Figures:
                 dict(self._source_rows),
                 tuple(self._decided),
                 self._heard,
+                self._started,
                 self._ended,
                 self._error,
             )

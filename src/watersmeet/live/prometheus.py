@@ -52,7 +52,7 @@ class _Collector:
     def _of_query(self) -> Iterator[Metric]:
         view, latest = self._view, self._view.latest
         newest, lag = self._last_known("newest"), self._last_known("lag")
-        yield _gauge("query_active", "1 while the query runs.", [((), float(not view.ended))])
+        yield _gauge("query_active", "1 while the query runs.", [((), float(view.started and not view.ended))])
         yield _counter("micro_batches", "Micro-batches that were seen.", [((), view.micro_batches)])
         yield _counter("input_rows", "Rows that all sources gave.", [((), view.rows)])
         yield _counter(

@@ -51,6 +51,7 @@ def looks(query: Query, figures: Figures, wait: Callable[[float], object]) -> It
     """
     number = -1
     active = True
+    figures.start()
     try:
         while active:
             active = query.isActive  # asked first: so the last progress is not missed
