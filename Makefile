@@ -48,7 +48,7 @@ coverage: $(READY) ## Run the kernels' tests uncompiled and show which branches 
 	  tests/kernels tests/subwindow tests/columns tests/window
 
 docs: $(READY) ## Build the documentation site into build/site, strictly, and check its links
-	@$(BIN)/mkdocs build --strict --quiet
+	@PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet
 	@$(BIN)/python -m docsite.links build/site
 
 dist: $(READY) ## Build wheel and source archive into dist/, from one commit always the same bytes
