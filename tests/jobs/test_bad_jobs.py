@@ -176,6 +176,25 @@ CASES = {
     "an input that is not there": ('path = "out"', 'path = "out"\ninput = "grade" <<', 'write input = "graded"'),
     "an input that another join reads": ('path = "out"', 'path = "out"\ninput = "pairs" <<', 'write input = "graded"'),
     "no checkpoint": ('checkpoint = "checkpoint"\n', "", "there is no checkpoint for a sink in parquet"),
+    "a sink in the folder of a source": ('path = "out"', 'path = "trades" <<', "sink.path a folder of its own"),
+    "a sink in it by another way": (
+        'path = "out"',
+        'path = "./levels/../trades//" <<',
+        "folder of streams.trades.path",
+    ),
+    "a sink below a source": ('path = "out"', 'path = "trades/out" <<', "folder of streams.trades.path"),
+    "a sink above a source": ('path = "trades"', 'path = "out/trades"', "folder of streams.trades.path"),
+    "a sink in the folder of a table": ('path = "out"', 'path = "levels" <<', "folder of tables.levels.path"),
+    "a sink in the checkpoint": ('checkpoint = "checkpoint"', 'checkpoint = "out" <<', "folder of sink.path"),
+    "a sink below the checkpoint": ('path = "out"', 'path = "checkpoint/out"', "folder of sink.path"),
+    "a checkpoint below the sink": ('checkpoint = "checkpoint"', 'checkpoint = "out/_it" <<', "folder of sink.path"),
+    "a checkpoint for a source": (
+        'checkpoint = "checkpoint"',
+        'checkpoint = "trades" <<',
+        "streams.trades.path lie in",
+    ),
+    "a source in the checkpoint": ('path = "levels"', 'path = "checkpoint/x"', "folder of tables.levels.path"),
+    "a source with stars": ('path = "trades"', 'path = "{a,o[^a]}*/day=*"', "folder of streams.trades.path"),
     "two triggers": (
         'every = "5 seconds"',
         'every = "5 seconds"\navailable_now = true',
@@ -207,6 +226,10 @@ PLACES = {
     "a circle": 19,
     "a join that nobody reads": 29,
     "no checkpoint": 33,
+    "a sink below the checkpoint": 2,
+    "a source in the checkpoint": 2,
+    "a sink above a source": 36,
+    "a source with stars": 36,
     "two triggers": 38,
 }
 """Lines of what is missing, or concerns a table as a whole."""
@@ -230,6 +253,36 @@ def test_a_bad_job_has_one_message_at_its_line(case: str, tmp_path: Path, capsys
     assert told in said
     assert said.count("  allowed: ") == said.count("  next step: ") == 1
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "is_refused"),
+    [
+        ("file://{home}/trades", "trades", True),
+        ("trades", "file:{home}/link", True),
+        ("link/below", "FILE:///{home}/trades", True),
+        ("s3a://bucket/a/../trades", "s3a://bucket/trades/x", True),
+        ("hdfs:/trades", "hdfs:///trades/", True),
+        ("s3a://bucket/", "s3a://bucket/trades", True),
+        ("s3a://bucket/trades", "s3a://other/trades", False),
+        ("s3a://bucket/trades", "trades", False),
+        ("trades", "trades2", False),
+        ("trades/*.parquet", "trades/out", False),
+        ("day/{{a,b}}{{c,d}}", "day/bd", True),
+        ("day/{{a,b}}", "day/c", False),
+        ("day/c", "day/*", False),
+    ],
+)
+def test_folders_are_compared_as_they_are(read: str, written: str, is_refused: bool, tmp_path: Path) -> None:
+    (tmp_path / "trades").mkdir()
+    (tmp_path / "link").symlink_to("trades")
+    text = GOOD.replace('path = "trades"', f'path = "{read.format(home=tmp_path)}"')
+    text = text.replace('path = "out"', f'path = "{written.format(home=tmp_path)}"')
+    if not is_refused:
+        assert job_of(text, tmp_path / "job.toml").job.joins
+        return
+    with pytest.raises(JobError, match=r"folder of streams\.trades\.path lie in each other"):
+        job_of(text, tmp_path / "job.toml")
 
 
 def test_all_problems_come_at_once_by_line() -> None:

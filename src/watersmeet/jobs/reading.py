@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from watersmeet.jobs.checks import problems_of
+from watersmeet.jobs.folders import address, mixed_folders
 from watersmeet.jobs.model import Job, Part, part_at
 from watersmeet.jobs.problems import JobError, Problem, shown
 from watersmeet.jobs.toml_lines import Path, lines_of
@@ -61,7 +62,7 @@ class JobFile:
 
     def folder(self, path: str) -> str:
         """Return an address as Spark is to use it: a relative folder is one beside the file."""
-        return path if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", path) else str(self.file.parent.resolve() / path)
+        return address(path, self.file.parent.resolve())
 
 
 def read_job(file: File) -> JobFile:
@@ -94,7 +95,7 @@ def job_of(text: str, file: File) -> JobFile:
         found = [_problem(told, filled) for told in error.errors()]
         problems = {(problem.path, problem.given): problem for problem in found}
         raise JobError.at(file.name, lines, list(problems.values())) from None
-    problems_found = list(problems_of(job))
+    problems_found = [*problems_of(job), *mixed_folders(job, file.parent.resolve())]
     if problems_found:
         raise JobError.at(file.name, lines, problems_found)
     return JobFile(job, file, lines)
