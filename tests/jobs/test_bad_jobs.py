@@ -195,6 +195,14 @@ CASES = {
     ),
     "a source in the checkpoint": ('path = "levels"', 'path = "checkpoint/x"', "folder of tables.levels.path"),
     "a source with stars": ('path = "trades"', 'path = "{a,o[^a]}*/day=*"', "folder of streams.trades.path"),
+    "a name with a number of 5,000 digits": ('name = "near"', f"name = {'1' * 5000} <<", "number of 5,000 characters"),
+    "a number that cannot be told": ('name = "near"', f"name = 0x{'f' * 4000} <<", "number of 4,002 characters"),
+    "arrays in each other": ('name = "near"', f"name = {'[' * 5000} <<", "11 brackets in each other"),
+    "tables in each other": ('name = "near"', f"name = {'{a=' * 5000} <<", "11 brackets in each other"),
+    "arrays over lines": ('name = "near"', 'name = [\n# [\n"[",\n' + "[" * 9 + "\n[ <<\n", "11 brackets in each other"),
+    "a key of 501 parts": ('name = "near"', f"name{'.a' * 500} = 1 <<", "a key of 501 parts"),
+    "a table of many parts": ("[tables.levels]", "[a" + ' . "."' * 40_000 + "] <<", "a key of 40,001 parts"),
+    "quotation marks without an end": ('name = "near"', 'name = "' + '\\"' * 50_000 + " <<", "this is not TOML"),
     "two triggers": (
         'every = "5 seconds"',
         'every = "5 seconds"\navailable_now = true',
@@ -290,6 +298,18 @@ def test_all_problems_come_at_once_by_line() -> None:
     with pytest.raises(JobError) as raised:
         job_of(text, Path("job.toml"))
     assert [line for line, _ in raised.value.problems] == [5, 23]
+
+
+def test_a_file_without_an_end_is_not_read_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "/dev/zero"]) == 2
+    said = capsys.readouterr().err
+    assert "zero: the file is too large for a job\n  allowed: at most 262,144 characters" in said
+
+
+def test_what_is_deep_but_not_too_deep_is_read() -> None:
+    settings = "".join(f'spark.{"a." * 8}"b.{number}" = "{"[" * 50}{"x" * 500}" # {"[" * 50}\n' for number in range(20))
+    job = job_of(GOOD + settings + "spark.x = '''" + "[" * 50 + "'''\n", Path("job.toml")).job
+    assert len(job.spark.settings) == 22
 
 
 def test_a_file_that_is_not_there_says_how_to_begin(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -23,12 +23,14 @@ from watersmeet.jobs.checks import problems_of
 from watersmeet.jobs.folders import address, mixed_folders
 from watersmeet.jobs.model import Job, Part, part_at
 from watersmeet.jobs.problems import JobError, Problem, shown
-from watersmeet.jobs.toml_lines import Path, lines_of
+from watersmeet.jobs.toml_lines import DEEPEST, LONGEST_WORD, Path, lines_of, too_much
 from watersmeet.spec.errors import WatersmeetError
 from watersmeet.spec.options import check_options
 
 __all__ = ["JobFile", "job_of", "read_job"]
 
+LARGEST: Final = 1 << 18
+"""Characters of a job file."""
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 TYPES: Final = {
@@ -68,7 +70,8 @@ class JobFile:
 def read_job(file: File) -> JobFile:
     """Return the job that a file describes; raise :class:`JobError` if there is none, or it is wrong."""
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(LARGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         problem = Problem(
@@ -80,6 +83,14 @@ def read_job(file: File) -> JobFile:
 
 def job_of(text: str, file: File) -> JobFile:
     """Return the job that a text describes, which was read from ``file``."""
+    if len(text) > LARGEST:
+        allowed = f"at most {LARGEST:,} characters"
+        raise JobError(file.name, [(None, Problem((), "the file is too large for a job", allowed, "name a job file"))])
+    too_big = too_much(text)
+    if too_big is not None:
+        line, what = too_big
+        allowed = f"at most {DEEPEST} parts of a key or brackets in each other, words of {LONGEST_WORD} characters"
+        raise JobError(file.name, [(line, Problem((), what, allowed, f"look at line {line}"))])
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
