@@ -203,6 +203,13 @@ CASES = {
     "a key of 501 parts": ('name = "near"', f"name{'.a' * 500} = 1 <<", "a key of 501 parts"),
     "a table of many parts": ("[tables.levels]", "[a" + ' . "."' * 40_000 + "] <<", "a key of 40,001 parts"),
     "quotation marks without an end": ('name = "near"', 'name = "' + '\\"' * 50_000 + " <<", "this is not TOML"),
+    "a folder with a control character": (
+        'path = "out"',
+        r'path = "o\u0000t" <<',
+        r'"o\u0000t" has control characters',
+    ),
+    "a name with control characters": ('name = "near"', r'name = "\u001b[2J\u009b" <<', r'"\u001b[2J\x9b" has control'),
+    "a key with control characters": ('name = "near"', r'"\u001b[2J\u202e" = "" <<', r"\x1b[2J\u202e out"),
     "two triggers": (
         'every = "5 seconds"',
         'every = "5 seconds"\navailable_now = true',

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from watersmeet.jobs.checks import problems_of
 from watersmeet.jobs.folders import address, mixed_folders
-from watersmeet.jobs.model import Job, Part, part_at
+from watersmeet.jobs.model import ONE_LINE, Job, Part, part_at
 from watersmeet.jobs.problems import JobError, Problem, shown
 from watersmeet.jobs.toml_lines import DEEPEST, LONGEST_WORD, Path, lines_of, too_much
 from watersmeet.spec.errors import WatersmeetError
@@ -243,7 +243,10 @@ def _empty(path: Path, given: object, _told: Mapping[str, Any]) -> Problem:
     )
 
 
-def _no_name(path: Path, given: object, _told: Mapping[str, Any]) -> Problem:
+def _no_name(path: Path, given: object, told: Mapping[str, Any]) -> Problem:
+    if told["pattern"] == ONE_LINE:
+        step = f"take them out, or write for example {_example(path)}"
+        return Problem(path, f"{_written(given)} has control characters", "text without control characters", step)
     return Problem(
         path,
         f"{_written(given)} is no name",
