@@ -176,6 +176,40 @@ CASES = {
     "an input that is not there": ('path = "out"', 'path = "out"\ninput = "grade" <<', 'write input = "graded"'),
     "an input that another join reads": ('path = "out"', 'path = "out"\ninput = "pairs" <<', 'write input = "graded"'),
     "no checkpoint": ('checkpoint = "checkpoint"\n', "", "there is no checkpoint for a sink in parquet"),
+    "a sink in the folder of a source": ('path = "out"', 'path = "trades" <<', "sink.path a folder of its own"),
+    "a sink in it by another way": (
+        'path = "out"',
+        'path = "./levels/../trades//" <<',
+        "folder of streams.trades.path",
+    ),
+    "a sink below a source": ('path = "out"', 'path = "trades/out" <<', "folder of streams.trades.path"),
+    "a sink above a source": ('path = "trades"', 'path = "out/trades"', "folder of streams.trades.path"),
+    "a sink in the folder of a table": ('path = "out"', 'path = "levels" <<', "folder of tables.levels.path"),
+    "a sink in the checkpoint": ('checkpoint = "checkpoint"', 'checkpoint = "out" <<', "folder of sink.path"),
+    "a sink below the checkpoint": ('path = "out"', 'path = "checkpoint/out"', "folder of sink.path"),
+    "a checkpoint below the sink": ('checkpoint = "checkpoint"', 'checkpoint = "out/_it" <<', "folder of sink.path"),
+    "a checkpoint for a source": (
+        'checkpoint = "checkpoint"',
+        'checkpoint = "trades" <<',
+        "streams.trades.path lie in",
+    ),
+    "a source in the checkpoint": ('path = "levels"', 'path = "checkpoint/x"', "folder of tables.levels.path"),
+    "a source with stars": ('path = "trades"', 'path = "{a,o[^a]}*/day=*"', "folder of streams.trades.path"),
+    "a name with a number of 5,000 digits": ('name = "near"', f"name = {'1' * 5000} <<", "number of 5,000 characters"),
+    "a number that cannot be told": ('name = "near"', f"name = 0x{'f' * 4000} <<", "number of 4,002 characters"),
+    "arrays in each other": ('name = "near"', f"name = {'[' * 5000} <<", "11 brackets in each other"),
+    "tables in each other": ('name = "near"', f"name = {'{a=' * 5000} <<", "11 brackets in each other"),
+    "arrays over lines": ('name = "near"', 'name = [\n# [\n"[",\n' + "[" * 9 + "\n[ <<\n", "11 brackets in each other"),
+    "a key of 501 parts": ('name = "near"', f"name{'.a' * 500} = 1 <<", "a key of 501 parts"),
+    "a table of many parts": ("[tables.levels]", "[a" + ' . "."' * 40_000 + "] <<", "a key of 40,001 parts"),
+    "quotation marks without an end": ('name = "near"', 'name = "' + '\\"' * 50_000 + " <<", "this is not TOML"),
+    "a folder with a control character": (
+        'path = "out"',
+        r'path = "o\u0000t" <<',
+        r'"o\u0000t" has control characters',
+    ),
+    "a name with control characters": ('name = "near"', r'name = "\u001b[2J\u009b" <<', r'"\u001b[2J\x9b" has control'),
+    "a key with control characters": ('name = "near"', r'"\u001b[2J\u202e" = "" <<', r"\x1b[2J\u202e out"),
     "two triggers": (
         'every = "5 seconds"',
         'every = "5 seconds"\navailable_now = true',
@@ -207,6 +241,10 @@ PLACES = {
     "a circle": 19,
     "a join that nobody reads": 29,
     "no checkpoint": 33,
+    "a sink below the checkpoint": 2,
+    "a source in the checkpoint": 2,
+    "a sink above a source": 36,
+    "a source with stars": 36,
     "two triggers": 38,
 }
 """Lines of what is missing, or concerns a table as a whole."""
@@ -232,11 +270,53 @@ def test_a_bad_job_has_one_message_at_its_line(case: str, tmp_path: Path, capsys
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("read", "written", "is_refused"),
+    [
+        ("file://{home}/trades", "trades", True),
+        ("trades", "file:{home}/link", True),
+        ("link/below", "FILE:///{home}/trades", True),
+        ("s3a://bucket/a/../trades", "s3a://bucket/trades/x", True),
+        ("hdfs:/trades", "hdfs:///trades/", True),
+        ("s3a://bucket/", "s3a://bucket/trades", True),
+        ("s3a://bucket/trades", "s3a://other/trades", False),
+        ("s3a://bucket/trades", "trades", False),
+        ("trades", "trades2", False),
+        ("trades/*.parquet", "trades/out", False),
+        ("day/{{a,b}}{{c,d}}", "day/bd", True),
+        ("day/{{a,b}}", "day/c", False),
+        ("day/c", "day/*", False),
+    ],
+)
+def test_folders_are_compared_as_they_are(read: str, written: str, is_refused: bool, tmp_path: Path) -> None:
+    (tmp_path / "trades").mkdir()
+    (tmp_path / "link").symlink_to("trades")
+    text = GOOD.replace('path = "trades"', f'path = "{read.format(home=tmp_path)}"')
+    text = text.replace('path = "out"', f'path = "{written.format(home=tmp_path)}"')
+    if not is_refused:
+        assert job_of(text, tmp_path / "job.toml").job.joins
+        return
+    with pytest.raises(JobError, match=r"folder of streams\.trades\.path lie in each other"):
+        job_of(text, tmp_path / "job.toml")
+
+
 def test_all_problems_come_at_once_by_line() -> None:
     text = GOOD.replace('"inner"', '"outer"').replace('"parquet"\npath = "trades"', '"parket"\npath = "trades"')
     with pytest.raises(JobError) as raised:
         job_of(text, Path("job.toml"))
     assert [line for line, _ in raised.value.problems] == [5, 23]
+
+
+def test_a_file_without_an_end_is_not_read_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "/dev/zero"]) == 2
+    said = capsys.readouterr().err
+    assert "zero: the file is too large for a job\n  allowed: at most 262,144 characters" in said
+
+
+def test_what_is_deep_but_not_too_deep_is_read() -> None:
+    settings = "".join(f'spark.{"a." * 8}"b.{number}" = "{"[" * 50}{"x" * 500}" # {"[" * 50}\n' for number in range(20))
+    job = job_of(GOOD + settings + "spark.x = '''" + "[" * 50 + "'''\n", Path("job.toml")).job
+    assert len(job.spark.settings) == 22
 
 
 def test_a_file_that_is_not_there_says_how_to_begin(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def server(figures: Figures) -> Iterator[Server]:
         yield served
 
 
-def ask(server: Server, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
+def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-    connection.request("GET", path, headers=headers)
+    connection.request(method, path, headers=headers)
     response = connection.getresponse()
     answer = response.status, dict(response.getheaders()), response.read().decode()
     connection.close()
@@ -173,6 +173,43 @@ def test_a_token_is_asked_for_and_kept_by_the_browser(figures: Figures) -> None:
         assert set(about) == {"Path=/", "HttpOnly", "SameSite=Strict"}
         assert ask(guarded, "/", Cookie=cookie)[0] == 200
         assert ask(guarded, "/", Cookie=cookie[:-1])[0] == 401
+        _, headers, _ = ask(guarded, "/?token=of-the-clients-choice", Cookie=cookie)
+        assert headers["Set-Cookie"].split("; ")[0] == cookie, "the server's own token alone is kept"
+
+
+def test_no_cookie_is_set_where_there_is_no_token(server: Server) -> None:
+    status, headers, text = ask(server, "/?token=x")
+    assert (status, text) == (200, page().document.decode())
+    assert "Set-Cookie" not in headers
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/events", "/else"])
+def test_head_is_answered_without_a_body(server: Server, path: str) -> None:
+    status, headers, text = ask(server, path, "HEAD")
+    assert (status, text) == (404 if path == "/else" else 200, "")
+    assert headers["Content-Type"]
+    assert ("Content-Length" in headers) == (path != "/events")
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_brackets_in_addresses_get_an_answer(
+    figures: Figures, token: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    of_host = 401 if token else 400  # with a token any name is served, so Host is not looked at
+    with serve(figures, 0, token=token) as served:
+        for asked, status in (
+            (b"GET / HTTP/1.1\r\nHost: [::1", of_host),
+            (b"GET / HTTP/1.1\r\nHost: [localhost]", of_host),
+            (b"GET / HTTP/1.1\r\nHost: ]", of_host),
+            (b"GET http://[ HTTP/1.1\r\nHost: localhost", 400),
+            (b"HEAD http://[v1.x HTTP/1.1\r\nHost: localhost", 400),
+        ):
+            with socket.create_connection(("127.0.0.1", served.port), timeout=10) as client:
+                client.sendall(asked + b"\r\n\r\n")
+                assert int(client.recv(200).split()[1]) == status
+    assert not failed
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from watersmeet.spark.routing.choose import RoutingName
 from watersmeet.spec.options import Balance, How, Late, Strategy, Structure
 
 __all__ = [
+    "ONE_LINE",
     "SINKS",
     "SOURCES",
     "ConsoleSink",
@@ -50,6 +51,9 @@ __all__ = [
 Scalar = str | int | float | bool
 Options = dict[str, Scalar]
 Text = Annotated[str, Field(min_length=1)]
+ONE_LINE: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+Line = Annotated[str, Field(min_length=1, pattern=ONE_LINE)]
+"""Text without control characters."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 OPTIONS: Final = "Further options of Spark for this format, as it names them."
 SELECT: Final = "Columns to go on with, as SQL expressions such as `price * 100 AS cents`; all when left out."
@@ -71,8 +75,8 @@ class KafkaSource(Part):
     """A topic of Kafka, whose values are JSON objects. Needs Spark's package for Kafka."""
 
     format: Literal["kafka"]
-    servers: Text = Field(description="Kafka's servers.", examples=["localhost:9092"])
-    topic: Text = Field(description="The topic to read.", examples=["trades"])
+    servers: Line = Field(description="Kafka's servers.", examples=["localhost:9092"])
+    topic: Line = Field(description="The topic to read.", examples=["trades"])
     columns: Text = Field(alias="schema", description=SCHEMA, examples=[TRADES])
     key: Name | None = Field(default=None, description="A column to put the record's key into, as text.")
     arrival: Name | None = Field(default=None, description="A column to put the record's own timestamp into.")
@@ -91,7 +95,7 @@ class FileSource(Part):
     """A folder to which files are added."""
 
     format: Literal["parquet", "json", "csv"]
-    path: Text = Field(description=PATH, examples=["data/trades"])
+    path: Line = Field(description=PATH, examples=["data/trades"])
     columns: Text = Field(alias="schema", description=SCHEMA, examples=[TRADES])
     files_per_trigger: int | None = Field(default=None, ge=1, description="Most files in one micro-batch.")
     arrival: Name | None = Field(
@@ -105,7 +109,7 @@ class DeltaSource(Part):
     """A Delta table to which rows are added; it knows its own schema. Needs the package of Delta Lake."""
 
     format: Literal["delta"]
-    path: Text = Field(description=PATH, examples=["data/trades"])
+    path: Line = Field(description=PATH, examples=["data/trades"])
     files_per_trigger: int | None = Field(default=None, ge=1, description="Most files in one micro-batch.")
     options: Options = Field(default_factory=dict, description=OPTIONS)
     select: list[Text] | None = Field(default=None, description=SELECT)
@@ -130,7 +134,7 @@ class Table(Part):
     """A table to look up: read once, when the job starts."""
 
     format: Literal["parquet", "json", "csv", "delta"]
-    path: Text = Field(description=PATH, examples=["data/levels"])
+    path: Line = Field(description=PATH, examples=["data/levels"])
     columns: Text | None = Field(default=None, alias="schema", description=f"{SCHEMA} Found out when left out.")
     options: Options = Field(default_factory=dict, description=OPTIONS)
     select: list[Text] | None = Field(default=None, description=SELECT)
@@ -224,8 +228,8 @@ class KafkaSink(_SinkPart):
     """A topic of Kafka, which gets each result as a JSON object, at least once. Needs Spark's package for Kafka."""
 
     format: Literal["kafka"]
-    servers: Text = Field(description="Kafka's servers.", examples=["localhost:9092"])
-    topic: Text = Field(description="The topic to write to.", examples=["pairs"])
+    servers: Line = Field(description="Kafka's servers.", examples=["localhost:9092"])
+    topic: Line = Field(description="The topic to write to.", examples=["pairs"])
     key: Text | None = Field(default=None, description="The column of which the record's key is made.")
     options: Options = Field(default_factory=dict, description=OPTIONS)
 
@@ -234,7 +238,7 @@ class ParquetSink(_SinkPart):
     """Parquet files in a folder, each result exactly once for whoever reads it with Spark."""
 
     format: Literal["parquet"]
-    path: Text = Field(description=PATH, examples=["data/pairs"])
+    path: Line = Field(description=PATH, examples=["data/pairs"])
     partition_by: list[Text] = Field(default_factory=list, description="Columns by which files lie in subfolders.")
     options: Options = Field(default_factory=dict, description=OPTIONS)
 
@@ -243,7 +247,7 @@ class DeltaSink(_SinkPart):
     """A Delta table, which gets each result exactly once. Needs the package of Delta Lake."""
 
     format: Literal["delta"]
-    path: Text = Field(description=PATH, examples=["data/pairs"])
+    path: Line = Field(description=PATH, examples=["data/pairs"])
     partition_by: list[Text] = Field(default_factory=list, description="Columns by which files lie in subfolders.")
     options: Options = Field(default_factory=dict, description=OPTIONS)
 
@@ -304,12 +308,12 @@ def _flattened(given: Mapping[str, Any], above: tuple[str, ...]) -> list[tuple[s
 class Job(Part):
     """A job: streams, joins of them, and where the results go."""
 
-    name: Text = Field(default="watersmeet", description="What Spark calls the job.")
+    name: Line = Field(default="watersmeet", description="What Spark calls the job.")
     streams: dict[Name, Source] = Field(description="What is joined, by name.", examples=[{"trades": "…"}])
     tables: dict[Name, Table] = Field(default_factory=dict, description="Tables to look up, by name.")
     joins: dict[Name, Join] = Field(description="Joins, by name.", examples=[{"pairs": "…"}])
     sink: Sink = Field(description="Where the results go.", examples=[{"format": "console"}])
-    checkpoint: Text | None = Field(
+    checkpoint: Line | None = Field(
         default=None, description="The folder with all that a restart needs; it may be left out with a console sink."
     )
     trigger: Trigger = Field(default=Trigger(), description="When micro-batches begin.")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from watersmeet.jobs.toml_lines import Path, line_of
 from watersmeet.spec.errors import WatersmeetError
 
 __all__ = ["JobError", "Problem", "shown"]
+
+CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal obeys and does not show; lines and tabs stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class JobError(WatersmeetError, ValueError):
     def _told(self, line: int | None, problem: Problem) -> str:
         place = self.file if line is None else f"{self.file}, line {line}"
         key = f", {shown(problem.path)}" if problem.path else ""
-        return f"{place}{key}: {problem.given}\n  allowed: {problem.allowed}\n  next step: {problem.next_step}"
+        told = f"{place}{key}: {problem.given}\n  allowed: {problem.allowed}\n  next step: {problem.next_step}"
+        return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), told)
 
 
 def shown(path: Path) -> str:

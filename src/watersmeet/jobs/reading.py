@@ -20,14 +20,17 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from watersmeet.jobs.checks import problems_of
-from watersmeet.jobs.model import Job, Part, part_at
+from watersmeet.jobs.folders import address, mixed_folders
+from watersmeet.jobs.model import ONE_LINE, Job, Part, part_at
 from watersmeet.jobs.problems import JobError, Problem, shown
-from watersmeet.jobs.toml_lines import Path, lines_of
+from watersmeet.jobs.toml_lines import DEEPEST, LONGEST_WORD, Path, lines_of, too_much
 from watersmeet.spec.errors import WatersmeetError
 from watersmeet.spec.options import check_options
 
 __all__ = ["JobFile", "job_of", "read_job"]
 
+LARGEST: Final = 1 << 18
+"""Characters of a job file."""
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 TYPES: Final = {
@@ -61,13 +64,14 @@ class JobFile:
 
     def folder(self, path: str) -> str:
         """Return an address as Spark is to use it: a relative folder is one beside the file."""
-        return path if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", path) else str(self.file.parent.resolve() / path)
+        return address(path, self.file.parent.resolve())
 
 
 def read_job(file: File) -> JobFile:
     """Return the job that a file describes; raise :class:`JobError` if there is none, or it is wrong."""
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(LARGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         problem = Problem(
@@ -79,6 +83,14 @@ def read_job(file: File) -> JobFile:
 
 def job_of(text: str, file: File) -> JobFile:
     """Return the job that a text describes, which was read from ``file``."""
+    if len(text) > LARGEST:
+        allowed = f"at most {LARGEST:,} characters"
+        raise JobError(file.name, [(None, Problem((), "the file is too large for a job", allowed, "name a job file"))])
+    too_big = too_much(text)
+    if too_big is not None:
+        line, what = too_big
+        allowed = f"at most {DEEPEST} parts of a key or brackets in each other, words of {LONGEST_WORD} characters"
+        raise JobError(file.name, [(line, Problem((), what, allowed, f"look at line {line}"))])
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -94,7 +106,7 @@ def job_of(text: str, file: File) -> JobFile:
         found = [_problem(told, filled) for told in error.errors()]
         problems = {(problem.path, problem.given): problem for problem in found}
         raise JobError.at(file.name, lines, list(problems.values())) from None
-    problems_found = list(problems_of(job))
+    problems_found = [*problems_of(job), *mixed_folders(job, file.parent.resolve())]
     if problems_found:
         raise JobError.at(file.name, lines, problems_found)
     return JobFile(job, file, lines)
@@ -231,7 +243,10 @@ def _empty(path: Path, given: object, _told: Mapping[str, Any]) -> Problem:
     )
 
 
-def _no_name(path: Path, given: object, _told: Mapping[str, Any]) -> Problem:
+def _no_name(path: Path, given: object, told: Mapping[str, Any]) -> Problem:
+    if told["pattern"] == ONE_LINE:
+        step = f"take them out, or write for example {_example(path)}"
+        return Problem(path, f"{_written(given)} has control characters", "text without control characters", step)
     return Problem(
         path,
         f"{_written(given)} is no name",

@@ -1,5 +1,8 @@
 """On which line of a TOML text each key and each element of an array stands; ``tomllib`` does not tell.
 
+What is nested too deep, or longer than a word can be, is found before: ``tomllib`` fails in other ways there, or takes
+hours.
+
 Design: one pass over a text that ``tomllib`` has accepted, so nothing is checked and no value is read: a value is
 skipped, and looked into only if it is an array or an inline table. Paths are those of the values that ``tomllib``
 returns.
@@ -14,7 +17,7 @@ import tomllib
 from bisect import bisect_right
 from typing import Final
 
-__all__ = ["Path", "line_of", "lines_of"]
+__all__ = ["DEEPEST", "LONGEST_WORD", "Path", "line_of", "lines_of", "too_much"]
 
 Path = tuple[str | int, ...]
 
@@ -24,6 +27,33 @@ POINT: Final = re.compile(r"[ \t]*\.[ \t]*")
 VALUE: Final = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}' + r"|'''.*?'{3,5}" + r"""|"(?:[^"\\]|\\.)*"|'[^']*'|[^,\]}#\n]+""", re.DOTALL
 )
+
+DEEPEST: Final = 10
+"""Most parts of a key, and most brackets in each other."""
+LONGEST_WORD: Final = 100
+"""Most characters of a number, or of a part of a key that is not in quotation marks."""
+PART: Final = r"""(?:[A-Za-z0-9_+-]+|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?)"""
+TOKEN: Final = re.compile(
+    r'"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)' + r"|'''.*?(?:'{3,5}|\Z)|#[^\n]*"
+    rf"|(?P<key>{PART}(?:[ \t]*\.[ \t]*{PART})*)|(?P<opens>[\[{{])|(?P<closes>[\]}}])",
+    re.DOTALL,
+)
+
+
+def too_much(text: str) -> tuple[int, str] | None:
+    """Return the line of what no job needs and ``tomllib`` cannot take, and what that is; the text may be no TOML."""
+    depth = 0
+    for found in TOKEN.finditer(text):
+        depth += (found["opens"] is not None) - (found["closes"] is not None)
+        parts = re.findall(PART, found["key"] or "")
+        what = f"{depth} brackets in each other" if depth > DEEPEST else None
+        if len(parts) > DEEPEST:
+            what = f"a key of {len(parts):,} parts"
+        elif any(len(part) > LONGEST_WORD and part[0] not in "\"'" for part in parts):
+            what = f"a word or number of {max(map(len, parts)):,} characters"
+        if what is not None:
+            return text.count("\n", 0, found.start()) + 1, what
+    return None
 
 
 def lines_of(text: str) -> dict[Path, int]:

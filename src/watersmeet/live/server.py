@@ -260,16 +260,20 @@ class _Request(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer, if the client may ask."""
         self.server.has_asked(self.connection)
-        asked = urlsplit(self.path)
+        try:
+            asked, own_name = urlsplit(self.path), self._is_own_name()
+        except ValueError:  # such as a bracket that is not closed
+            self._send_text(HTTPStatus.BAD_REQUEST, "the address or the Host header is none\n")
+            return
         given = parse_qs(asked.query).get("token", [None])[0]
-        if not self._is_own_name():
+        if not own_name:
             self._send_text(
                 HTTPStatus.MISDIRECTED_REQUEST, "this page is served under the names of this machine only\n"
             )
         elif not self._knows_token(given):
             self._send_text(HTTPStatus.UNAUTHORIZED, "give the token: ?token=…, or Authorization: Bearer …\n")
-        elif given is not None and asked.path == "/":
-            self._keep_token(given)
+        elif given is not None and self.server.token is not None and asked.path == "/":
+            self._keep_token(self.server.token)
         elif asked.path == "/":
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", page().document)
         elif asked.path == "/events":
@@ -278,6 +282,10 @@ class _Request(BaseHTTPRequestHandler):
             self._send_metrics()
         else:
             self._send_text(HTTPStatus.NOT_FOUND, "there are /, /events and /metrics\n")
+
+    def do_HEAD(self) -> None:
+        """Answer as to GET, without a body."""
+        self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class calls it so
         """Log nothing: a path may have the token in it."""
@@ -329,6 +337,8 @@ class _Request(BaseHTTPRequestHandler):
     def _send_events(self) -> None:
         """Send the figures whenever they change, until the query or the server ends."""
         self._send_head(HTTPStatus.OK, "text/event-stream")
+        if self.command == "HEAD":
+            return
         after: float | None = None
         while not self.server.stopped.is_set():
             view = self.server.figures.view()
@@ -347,7 +357,8 @@ class _Request(BaseHTTPRequestHandler):
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self._send_head(status, kind, len(body))
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def _send_head(self, status: HTTPStatus, kind: str, length: int | None = None) -> None:
         self.send_response(status)

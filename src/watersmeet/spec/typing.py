@@ -62,7 +62,7 @@ Schemas = Mapping[StreamName, pa.Schema]
 MICRO: Final = 6
 MAX_DECIMAL_DIGITS: Final = 38
 MAX_LITERAL_DIGITS: Final = 76
-"""Digits of a number in a predicate: as many as Arrow's widest decimal has."""
+"""Digits of a number in a predicate, and behind a decimal column's point: as many as Arrow's widest decimal has."""
 DECIMALS: Final = frozenset(
     f"decimal({digits},{scale})" for digits in range(1, MAX_DECIMAL_DIGITS + 1) for scale in range(digits + 1)
 )
@@ -316,6 +316,12 @@ def _column_type(column: Column, schemas: Schemas) -> ValueType:
         allowed = f"columns of the {column.stream} stream: {', '.join(schema.names) or '(none)'}"
         raise SchemaError(given, allowed, next_step)
     arrow = schema.field(position).type
+    if pa.types.is_decimal(arrow) and abs(arrow.scale) > MAX_LITERAL_DIGITS:  # Arrow allows any
+        raise ColumnTypeError(
+            f"{column} has type {arrow}",
+            f"decimals with a scale from -{MAX_LITERAL_DIGITS} to {MAX_LITERAL_DIGITS}",
+            "cast the column before the join, to a decimal whose scale is not above its precision",
+        )
     found = value_type(arrow)
     if found is None:
         raise _refuse(
