@@ -33,6 +33,7 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.keys import text_buffers
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.kernels.json_text import BLANK, NO_OBJECT, find_objects
+from watersmeet.spark.decoding.fitting import values_in
 
 __all__ = ["JsonRows", "unreadable_column"]
 
@@ -107,6 +108,11 @@ class JsonRows:
             message = f"{len(messages)} objects gave {table.num_rows} rows"
             raise ValueError(message)
         columns = [_typed(table.column(field.name).combine_chunks(), field.type, self._zone) for field in self._schema]
+        for column in columns:
+            for values in values_in(column):
+                if pa.types.is_floating(values.type) and pc.any(pc.is_inf(values)).as_py():
+                    message = f"a number is too large for the type {values.type}"
+                    raise ValueError(message)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
