@@ -2,8 +2,8 @@
 
 Kernels read columns by address and check nothing. So Arrow validates all rows in full before they reach a kernel:
 offsets, dictionary indexes, null counts, text, decimals, and all nested and dictionary values; of views, those under
-nulls too. The bytes bound the memory: columns are views of them. Compressed columns, which this package never writes and whose size nothing bounds,
-are refused before any is decompressed.
+nulls too. The bytes bound the memory: columns are views of them. Compressed columns, which this package never writes
+and whose size nothing bounds, are refused before any is decompressed.
 
 Cost for 1 M rows, as measured: nothing for columns of numbers and times, of which every value is valid, and 1 to 3 ms
 for a column of text, decimals, lists or dictionary indexes. Rows that a caller pushes are not checked: they are in the

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["check_columns", "fitted", "values_in"]
+__all__ = ["check_columns", "fitted", "parts_in", "values_in"]
 
 Kind = Any
 
@@ -65,19 +65,19 @@ def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _parts(own: pa.DataType) -> Iterator[pa.DataType]:
+def parts_in(own: pa.DataType) -> Iterator[pa.DataType]:
     """Yield the types of the values in a type, which are not nested; of types of one kind, in the same order."""
     if pa.types.is_dictionary(own):
-        yield from _parts(own.value_type)
+        yield from parts_in(own.value_type)
     elif own.num_fields:
         for number in range(own.num_fields):
-            yield from _parts(own.field(number).type)
+            yield from parts_in(own.field(number).type)
     else:
         yield own
 
 
 def values_in(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values in a column, in the order of :func:`_parts`, without those of rows that are null."""
+    """Yield the values in a column, in the order of :func:`parts_in`, without those of rows that are null."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_map(column.type):
@@ -95,7 +95,7 @@ def _is_too_far(own: pa.DataType, wanted: pa.DataType) -> bool:
     """Tell whether a decimal would have to be shifted by more digits than Arrow can; the types are of one kind."""
     return any(
         pa.types.is_decimal(one) and abs(one.scale - other.scale) > DIGITS
-        for one, other in zip(_parts(own), _parts(wanted), strict=True)
+        for one, other in zip(parts_in(own), parts_in(wanted), strict=True)
     )
 
 

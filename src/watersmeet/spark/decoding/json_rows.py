@@ -34,6 +34,7 @@ from watersmeet.columns.keys import text_buffers
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.kernels.json_text import BLANK, NO_OBJECT, find_objects
 from watersmeet.spark.decoding.fitting import values_in
+from watersmeet.spark.decoding.zones import MOMENT, moments_in_zone
 
 __all__ = ["JsonRows", "unreadable_column"]
 
@@ -41,7 +42,6 @@ Bad = Callable[[int, str], None]
 """Gets the number of a bad message, and what is wrong with it."""
 
 TEXT_BYTES: Final = 4 << 20
-MOMENT: Final = pa.timestamp("us", "UTC")
 MORE_DIGITS: Final = r"(\.\d{6})\d+"
 ZONE: Final = r"\d\d:\d\d(:\d\d(\.\d*)?)?(Z|[+-]\d\d(:?\d\d)?)$"
 ROW: Final = re.compile(r" in row \d+$")
@@ -167,5 +167,5 @@ def _moments(text: pa.StringArray, zone: str) -> pa.Array:
         local = pc.if_else(with_zone, nothing, text).cast(pa.timestamp("us"))
         return pc.coalesce(
             pc.if_else(with_zone, text, nothing).cast(MOMENT),
-            pc.assume_timezone(local, zone, ambiguous="earliest").cast(MOMENT),
+            moments_in_zone(local, zone),
         )
