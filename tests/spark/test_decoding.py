@@ -204,6 +204,8 @@ def test_other_types_in_json() -> None:
         "number": 0,
     }
     assert rows[1] == {"d": None, "n": None, "m": decimal.Decimal("-12.30"), "deep": None, "number": 1}
+    (more,), _ = decoded("json", [b'{"n":"2026-01-05T09:30:00.1234567"}'], schema)
+    assert more["n"].microsecond == 123_456
     for bad in (b'{"n":"2026-01-05T09:30:00Z"}', b'{"m":1.239}', b'{"m":123456789.5}', b'{"d":"2026-1-5x"}'):
         assert decoded("json", [bad], schema, drops_bad=True) == ([], 1)
 

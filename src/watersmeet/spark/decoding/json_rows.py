@@ -5,7 +5,8 @@ kernel first finds the messages that are one object each (:mod:`watersmeet.kerne
 parser, which can then not take the end of one for the beginning of the next. (Given a lone ``null``, pyarrow 26 ends
 the process.)
 
-*Nothing is lost.* A field that is there and does not fit its column makes the message a bad one. Where some messages
+*Nothing is lost.* A field that is there and does not fit its column makes the message a bad one, as does a number that
+would become infinite. Where some messages
 are bad, halves of what was read together are read again until these are found.
 
 *Nothing to read.* A message that is null (a tombstone of Kafka), empty or blank gives a row of nulls, as Spark's
@@ -34,7 +35,7 @@ from watersmeet.columns.keys import text_buffers
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.kernels.json_text import BLANK, NO_OBJECT, find_objects
 from watersmeet.spark.decoding.fitting import values_in
-from watersmeet.spark.decoding.zones import MOMENT, moments_in_zone
+from watersmeet.spark.decoding.zones import LOCAL, MOMENT, moments_in_zone
 
 __all__ = ["JsonRows", "unreadable_column"]
 
@@ -153,7 +154,9 @@ def _typed(column: pa.Array, kind: pa.DataType, zone: str) -> pa.Array:
     if pa.types.is_struct(kind):
         fields = [_typed(column.field(place), field.type, zone) for place, field in enumerate(kind)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=column.is_null())
-    return _moments(column, zone) if kind == MOMENT else column.cast(kind)
+    if pa.types.is_timestamp(kind):
+        return _moments(column, zone) if kind == MOMENT else _local(column)
+    return column.cast(kind)
 
 
 def _moments(text: pa.StringArray, zone: str) -> pa.Array:
@@ -161,11 +164,24 @@ def _moments(text: pa.StringArray, zone: str) -> pa.Array:
     try:
         return text.cast(MOMENT)
     except pa.ArrowInvalid:  # without a zone, or with more digits
-        text = pc.replace_substring_regex(text, MORE_DIGITS, r"\1")
+        text = _short(text)
         with_zone = pc.match_substring_regex(text, ZONE)
         nothing = pa.scalar(None, pa.string())
-        local = pc.if_else(with_zone, nothing, text).cast(pa.timestamp("us"))
+        local = pc.if_else(with_zone, nothing, text).cast(LOCAL)
         return pc.coalesce(
             pc.if_else(with_zone, text, nothing).cast(MOMENT),
             moments_in_zone(local, zone),
         )
+
+
+def _local(text: pa.StringArray) -> pa.Array:
+    """Return text in ISO 8601 as times without a zone; raise if one is none."""
+    try:
+        return text.cast(LOCAL)
+    except pa.ArrowInvalid:
+        return _short(text).cast(LOCAL)
+
+
+def _short(text: pa.StringArray) -> pa.StringArray:
+    """Return text without the digits behind the microsecond."""
+    return pc.replace_substring_regex(text, MORE_DIGITS, r"\1")

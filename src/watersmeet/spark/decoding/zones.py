@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from watersmeet.spec.errors import SpecificationError
 
-__all__ = ["MOMENT", "moments_in_zone", "zone_in_arrow"]
+__all__ = ["LOCAL", "MOMENT", "moments_in_zone", "zone_in_arrow"]
 
 MOMENT: Final = pa.timestamp("us", "UTC")
 LOCAL: Final = pa.timestamp("us")
