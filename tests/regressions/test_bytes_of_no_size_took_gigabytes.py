@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from tests.spark.test_decoding import decoded, written
+from decoded_messages import decoded, written
 
 
 def test_fixed_size_bytes_without_a_size_are_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from tests.spark.test_decoding import decoded, written
+from decoded_messages import decoded, written
 from watersmeet.spark.decoding.fitting import check_columns, fitted
 
 FLOAT = pa.schema([("x", pa.float32())])
@@ -29,25 +30,24 @@ def of(kind: pa.DataType, unscaled: int, bits: int) -> pa.Array:
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(unscaled.to_bytes(bits // 8, "little", signed=True))])
 
 
-CRASHES = """
-import sys
-import pyarrow as pa
-from tests.regressions.test_decoded_numbers_changed_or_crashed import of
-from tests.spark.test_decoding import decoded, written
-
-schema = pa.schema([("x", pa.decimal128(10, 2))])
-far = (pa.decimal128(10, 2**30), 128), (pa.decimal128(10, -(2**31)), 128), (pa.decimal256(10, 10**7), 256)
-for kind, bits in far:
-    for values in (of(kind, 0, bits), of(kind, 1, bits)):
-        nested = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), values)
-        assert decoded("arrow", [written("arrow", pa.table({"x": values}))], schema, drops_bad=True) == ([], 1)
-        lists = pa.schema([("x", pa.list_(schema.field("x").type))])
-        assert decoded("arrow", [written("arrow", pa.table({"x": nested}))], lists, drops_bad=True) == ([], 1)
-"""
+def refuse_far_scales() -> None:
+    schema = pa.schema([("x", pa.decimal128(10, 2))])
+    lists = pa.schema([("x", pa.list_(pa.decimal128(10, 2)))])
+    for kind, bits in (
+        (pa.decimal128(10, 2**30), 128),
+        (pa.decimal128(10, -(2**31)), 128),
+        (pa.decimal256(10, 10**7), 256),
+    ):
+        for values in (of(kind, 0, bits), of(kind, 1, bits)):
+            nested = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), values)
+            assert decoded("arrow", [written("arrow", pa.table({"x": values}))], schema, drops_bad=True) == ([], 1)
+            assert decoded("arrow", [written("arrow", pa.table({"x": nested}))], lists, drops_bad=True) == ([], 1)
 
 
 def test_a_scale_beyond_all_tables_is_refused() -> None:
-    subprocess.run([sys.executable, "-c", CRASHES], check=True)  # where it fails, it ends the process
+    """In a process of its own, which it ends where it fails."""
+    path = os.pathsep.join(sys.path)
+    subprocess.run([sys.executable, __file__], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 def test_oracle_decimals_of_all_scales_keep_their_value() -> None:
@@ -124,3 +124,7 @@ def test_numbers_in_json_do_not_become_infinite() -> None:
     assert [row["number"] for row in rows] == [0, 4]
     assert rows[0]["x"] == pytest.approx(0.1)
     assert left_out == 3
+
+
+if __name__ == "__main__":
+    refuse_far_scales()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from tests.spark.test_decoding import decoded
+from decoded_messages import decoded
 from watersmeet.spark.decoding.json_rows import _moments
 from watersmeet.spark.decoding.zones import moments_in_zone, zone_in_arrow
 

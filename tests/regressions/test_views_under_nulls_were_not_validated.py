@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from tests.spark.test_decoding import decoded, written
+from decoded_messages import decoded, written
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 
 LONG = "a text that does not lie in its view"
