@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody writes it
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 import watersmeet as wm
 from streams import ids, metrics_of, run, stream, write_files
@@ -251,10 +251,11 @@ def test_from_json_has_the_same_rows(spark: SparkSession) -> None:
         "  ",
         None,
         "{}",
+        '{"ts":"2038-07-01T12:00:00","n":"2038-07-01T12:00:00.1234567","o":{},"e":[null]}',
     ]
     schema = (
         "x tinyint, ts timestamp, n timestamp_ntz, s string, d date, m decimal(9, 3), f double, b boolean,"
-        " l array<struct<y: int>>, key string"
+        " l array<struct<y: int>>, o struct<y: int not null>, e array<int>, key string"
     )
     frame = spark.createDataFrame([(message, "k") for message in messages], "value string, key string")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
@@ -332,8 +333,18 @@ def test_what_decode_refuses(spark: SparkSession, tmp_path: Path) -> None:
             wm.decode(frame, **given)  # type: ignore[arg-type]
     with pytest.raises(wm.SpecificationError, match="decode was given a pyarrow Table"):
         wm.decode(pa.table({"value": [b""]}), **good)  # type: ignore[arg-type]
+    spark.conf.set("spark.sql.session.timeZone", "PST")
+    try:
+        with pytest.raises(wm.SpecificationError, match="timeZone is 'PST'"):
+            wm.decode(frame, schema="l array<struct<ts: timestamp>>")
+        wm.decode(frame, schema="n timestamp_ntz, d date")
+        wm.decode(frame, **good, format="parquet")  # type: ignore[arg-type]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
     side = wm.decode(frame, **good)
     assert isinstance(side, Decoded)
+    deep = StructType().add("l", ArrayType(IntegerType(), containsNull=False), nullable=False)
+    assert wm.decode(frame, schema=deep).schema == deep.toNullable()
     with pytest.raises(wm.SpecificationError, match="window=None, and the left side is decoded"):
         wm.join(side, frame, "left.k = right.n", None)
     (tmp_path / "rows").mkdir()

@@ -3,59 +3,21 @@
 from __future__ import annotations
 
 import decimal
-import io
 import json
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import watersmeet as wm
+from decoded_messages import ROW, UTC_MOMENT, decoded, written
 from watersmeet.spark.decoding import json_rows
-from watersmeet.spark.decoding.decoder import Decoder, LeftOut
 from watersmeet.spark.decoding.json_rows import JsonRows
 from watersmeet.spec.options import MessageFormat
-
-UTC_MOMENT = pa.timestamp("us", "UTC")
-ROW = pa.schema([("ts", UTC_MOMENT), ("s", pa.string()), ("x", pa.int32())])
-
-
-def decoded(
-    form: MessageFormat,
-    messages: Sequence[bytes | None],
-    schema: pa.Schema = ROW,
-    *,
-    drops_bad: bool = False,
-    zone: str = "UTC",
-    message_type: pa.DataType | None = None,
-) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of messages, each with its message's number, and how many messages were left out."""
-    decoder = Decoder(form, schema, pa.schema([("number", pa.int64())]), zone, drops_bad)
-    columns = [pa.array(messages, pa.binary()).cast(message_type or pa.binary()), pa.array(range(len(messages)))]
-    whole = pa.RecordBatch.from_arrays(columns, names=["message", "number"])
-    left_out = LeftOut()
-    cut = len(messages) // 2
-    found = pa.Table.from_batches(decoder.read([whole.slice(0, cut), whole.slice(cut)], left_out), decoder.schema)
-    found.validate(full=True)
-    return found.to_pylist(), left_out.messages
-
-
-def written(form: MessageFormat, rows: pa.Table, **options: Any) -> bytes:
-    sink = io.BytesIO()
-    if form == "parquet":
-        pq.write_table(rows, sink, **options)
-    else:
-        new = pa.ipc.new_file if options.pop("file", False) else pa.ipc.new_stream
-        with new(sink, rows.schema, **options) as writer:
-            writer.write_table(rows, max_chunksize=2)
-    return sink.getvalue()
-
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
@@ -204,6 +166,8 @@ def test_other_types_in_json() -> None:
         "number": 0,
     }
     assert rows[1] == {"d": None, "n": None, "m": decimal.Decimal("-12.30"), "deep": None, "number": 1}
+    (more,), _ = decoded("json", [b'{"n":"2026-01-05T09:30:00.1234567"}'], schema)
+    assert more["n"].microsecond == 123_456
     for bad in (b'{"n":"2026-01-05T09:30:00Z"}', b'{"m":1.239}', b'{"m":123456789.5}', b'{"d":"2026-1-5x"}'):
         assert decoded("json", [bad], schema, drops_bad=True) == ([], 1)
 

@@ -20,8 +20,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from watersmeet.spark.decoding.decoder import Decoder
+from watersmeet.spark.decoding.fitting import parts_in
 from watersmeet.spark.decoding.json_rows import unreadable_column
 from watersmeet.spark.decoding.side import Decoded
+from watersmeet.spark.decoding.zones import MOMENT, zone_in_arrow
 from watersmeet.spark.event_time import DELAY
 from watersmeet.spark.schema import arrow_schema, spark_schema
 from watersmeet.spark.session import is_case_sensitive
@@ -86,7 +88,7 @@ def decode(
             "binary, or string with JSON" if format == "json" else f"binary, which {format!r} is",
             "name the column that has the messages, such as value of Kafka or content of binaryFile",
         )
-    rows = _struct(schema)
+    rows = _struct(schema).toNullable()  # as from_json has it
     whole = StructType([StructField(field.name, field.dataType) for field in (*rows.fields, *beside)])
     arrow = arrow_schema(whole)
     _check_names(whole)
@@ -98,7 +100,9 @@ def decode(
             "numbers, decimals, strings, booleans, dates, timestamps, arrays, structs",
             "leave it out of the schema, or use Spark's from_json",
         )
-    zone = df.sparkSession.conf.get(ZONE) or "UTC"
+    zone = "UTC"
+    if format == "json" and MOMENT in (kind for field in own for kind in parts_in(field.type)):
+        zone = zone_in_arrow(df.sparkSession.conf.get(ZONE) or zone)
     decoder = Decoder(format, own, pa.schema(list(arrow)[len(rows) :]), zone, drops_bad=bad == "drop")
     plain = df.toDF(*(f"column_{place}" for place in range(len(df.columns))))
     return Decoded(plain.select(*(f"column_{place}" for place in places)), whole, decoder)

@@ -1,10 +1,11 @@
 """Rows out of Arrow IPC bytes, of a stream or a file: each message has any number of rows.
 
 A file is a stream between two marks, with a list of places behind it; it is read as that stream. All bytes are checked
-before a kernel sees them (:mod:`watersmeet.engine.arrow_bytes`), so the message bounds the memory. Compressed rows are
-refused. So is a stream without a mark at its end: to Arrow one that was cut between two batches would look whole.
+before a kernel sees them (:mod:`watersmeet.engine.arrow_bytes`). Compressed rows are refused. So is a stream without a
+mark at its end: to Arrow one that was cut between two batches would look whole.
 
-Cost: columns of the right type are views of the message.
+Cost: columns of the right type are views of the message. Dictionaries and views of text are written out, and may then
+be far larger than the message.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ ONE_BY_ONE: Final[dict[str, Callable[[pa.Buffer, pa.Schema], Iterator[pa.RecordB
     "parquet": parquet_rows,
 }
 SHOWN_BYTES: Final = 60
+SHOWN_CHARACTERS: Final = 300
+"""What an error shows of a reason, and of a kept value, which may be as long as the message."""
 
 
 @dataclass(slots=True)
@@ -98,14 +100,14 @@ class Decoder:
             if self.drops_bad:
                 left_out.messages += 1
                 return
-            message = messages[number].as_py()
+            message = messages[number].as_buffer()
             context = TaskContext.get()
             where = [f"number {before + number}", f"of task {context.partitionId() if context else 0}"]
-            where += [f"{field.name} {column[number]}" for field, column in zip(self.kept, beside, strict=True)]
+            where += [f"{field.name} {_shown(column[number])}" for field, column in zip(self.kept, beside, strict=True)]
             columns = ", ".join(f"{field.name} {field.type}" for field in self.rows)
             raise SchemaError(
-                f"a message cannot be decoded as {self.format}: {reason}. It is {', '.join(where)}, has "
-                f"{len(message):,} bytes and begins with {message[:SHOWN_BYTES]!r}",
+                f"a message cannot be decoded as {self.format}: {_cut(reason)}. It is {', '.join(where)}, has "
+                f"{len(message):,} bytes and begins with {message[:SHOWN_BYTES].to_pybytes()!r}",
                 f"{FORMATS[self.format]}, with the columns {columns}",
                 'correct what writes such messages; or give decode(…) bad="drop", which leaves them out and counts '
                 "them as bad_messages",
@@ -121,3 +123,17 @@ def decoded(batches: Iterable[pa.RecordBatch], decoder: Decoder | None, left_out
 
 def _all_or_none(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from list(found)
+
+
+def _shown(value: pa.Scalar) -> str:
+    """Return a kept value as text: that of Arrow for a date or time, as Python does not have all that Spark has."""
+    if pa.types.is_temporal(value.type):
+        return str(value.cast(pa.string()))
+    try:
+        return _cut(str(value))
+    except (OverflowError, ValueError):  # there is one in it
+        return f"{value.type}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -5,7 +5,8 @@ kernel first finds the messages that are one object each (:mod:`watersmeet.kerne
 parser, which can then not take the end of one for the beginning of the next. (Given a lone ``null``, pyarrow 26 ends
 the process.)
 
-*Nothing is lost.* A field that is there and does not fit its column makes the message a bad one. Where some messages
+*Nothing is lost.* A field that is there and does not fit its column makes the message a bad one, as does a number that
+would become infinite. Where some messages
 are bad, halves of what was read together are read again until these are found.
 
 *Nothing to read.* A message that is null (a tombstone of Kafka), empty or blank gives a row of nulls, as Spark's
@@ -33,6 +34,8 @@ from watersmeet.arrays import Int64s
 from watersmeet.columns.keys import text_buffers
 from watersmeet.engine.arrow_bytes import DAMAGE, check_rows
 from watersmeet.kernels.json_text import BLANK, NO_OBJECT, find_objects
+from watersmeet.spark.decoding.fitting import values_in
+from watersmeet.spark.decoding.zones import LOCAL, MOMENT, moments_in_zone
 
 __all__ = ["JsonRows", "unreadable_column"]
 
@@ -40,7 +43,6 @@ Bad = Callable[[int, str], None]
 """Gets the number of a bad message, and what is wrong with it."""
 
 TEXT_BYTES: Final = 4 << 20
-MOMENT: Final = pa.timestamp("us", "UTC")
 MORE_DIGITS: Final = r"(\.\d{6})\d+"
 ZONE: Final = r"\d\d:\d\d(:\d\d(\.\d*)?)?(Z|[+-]\d\d(:?\d\d)?)$"
 ROW: Final = re.compile(r" in row \d+$")
@@ -107,6 +109,11 @@ class JsonRows:
             message = f"{len(messages)} objects gave {table.num_rows} rows"
             raise ValueError(message)
         columns = [_typed(table.column(field.name).combine_chunks(), field.type, self._zone) for field in self._schema]
+        for column in columns:
+            for values in values_in(column):
+                if pa.types.is_floating(values.type) and pc.any(pc.is_inf(values)).as_py():
+                    message = f"a number is too large for the type {values.type}"
+                    raise ValueError(message)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
@@ -147,7 +154,9 @@ def _typed(column: pa.Array, kind: pa.DataType, zone: str) -> pa.Array:
     if pa.types.is_struct(kind):
         fields = [_typed(column.field(place), field.type, zone) for place, field in enumerate(kind)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=column.is_null())
-    return _moments(column, zone) if kind == MOMENT else column.cast(kind)
+    if pa.types.is_timestamp(kind):
+        return _moments(column, zone) if kind == MOMENT else _local(column)
+    return column.cast(kind)
 
 
 def _moments(text: pa.StringArray, zone: str) -> pa.Array:
@@ -155,11 +164,24 @@ def _moments(text: pa.StringArray, zone: str) -> pa.Array:
     try:
         return text.cast(MOMENT)
     except pa.ArrowInvalid:  # without a zone, or with more digits
-        text = pc.replace_substring_regex(text, MORE_DIGITS, r"\1")
+        text = _short(text)
         with_zone = pc.match_substring_regex(text, ZONE)
         nothing = pa.scalar(None, pa.string())
-        local = pc.if_else(with_zone, nothing, text).cast(pa.timestamp("us"))
+        local = pc.if_else(with_zone, nothing, text).cast(LOCAL)
         return pc.coalesce(
             pc.if_else(with_zone, text, nothing).cast(MOMENT),
-            pc.assume_timezone(local, zone, ambiguous="earliest").cast(MOMENT),
+            moments_in_zone(local, zone),
         )
+
+
+def _local(text: pa.StringArray) -> pa.Array:
+    """Return text in ISO 8601 as times without a zone; raise if one is none."""
+    try:
+        return text.cast(LOCAL)
+    except pa.ArrowInvalid:
+        return _short(text).cast(LOCAL)
+
+
+def _short(text: pa.StringArray) -> pa.StringArray:
+    """Return text without the digits behind the microsecond."""
+    return pc.replace_substring_regex(text, MORE_DIGITS, r"\1")
