@@ -54,6 +54,7 @@ def test_init_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert file.read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.long
 def test_the_job_of_init_runs(tmp_path: Path) -> None:
     """It never ends by itself; so it is asked to as soon as it has shown results, and its live page has too."""
     file = tmp_path / "job.toml"

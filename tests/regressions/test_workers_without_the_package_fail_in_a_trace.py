@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long  # each starts a Spark of its own
+
 PROGRAM = """
 import watersmeet as wm
 
@@ -39,6 +41,5 @@ def test_a_python_that_lacks_the_package(tmp_path: Path) -> None:
     assert f"set PYSPARK_PYTHON before the session begins; here to {sys.executable}" in next_step
 
 
-@pytest.mark.long
 def test_a_python_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot run the join: Cannot run program" in _refusal(tmp_path / "no-such-python")[0]
